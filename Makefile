@@ -1,0 +1,63 @@
+# From a fresh clone, with make and Python 3.11 or newer: `make demo`, `make test`. `make help` lists the rest.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+
+# Caches stay inside the checkout, so nothing else has to be writable.
+export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
+export JAX_PLATFORMS ?= cpu
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint slow bench figures docs lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Create .venv with the pinned dependencies (the other targets do it when needed)
+
+# hatchling is pinned with the rest, so the build needs no download of its own.
+$(STAMP): requirements.lock pyproject.toml
+	@set -e; for candidate in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.14; do \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	    python="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "make: e3rl needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; exit 1; fi; \
+	[ -x $(BIN)/python ] && $(BIN)/python -c 'import pip' >/dev/null 2>&1 || "$$python" -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP) ## Play the combination lock and draw it
+	$(BIN)/python examples/demo.py
+
+test: lint ## Linters, type checker, import contract, quick tests
+	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+slow: $(STAMP) ## The learning tests, minutes each
+	$(BIN)/python -m pytest -m slow
+
+bench: $(STAMP) ## Time every benchmark on one CPU; results in results/bench/
+	$(BIN)/e3rl bench --out results/bench
+
+figures: $(STAMP) ## Redraw the pictures of the environments (Figure 1 of the paper)
+	$(BIN)/e3rl envs --draw results/figures/figure1
+
+docs: $(STAMP) ## Build the documentation into site/
+	$(BIN)/mkdocs build --quiet --strict
+
+lock: $(STAMP) ## Resolve requirements.lock again; UPGRADE=1 takes the newest versions
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev --no-annotate --no-emit-index-url \
+	  --no-emit-find-links --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+	  pyproject.toml -o requirements.lock
+
+clean: ## Remove the virtual environment, caches and built files
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache site dist build

@@ -1,0 +1,81 @@
+"""Runs benchmarks by name on one CPU and prints one JSON object: rows, config and machine.
+
+A benchmark NAME is a file NAME.py beside this one with a dictionary `CONFIG` and a function `rows()`. Each
+row is {"name", "ours_s", "yardstick", "yardstick_s", "ratio"}: names start with `NAME/` and never change,
+`ratio` is yardstick_s / ours_s (higher is better), and a row without a yardstick has null in the last three.
+Other keys may follow. To add a benchmark, add its file and its name below.
+"""
+
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = ("envs",)
+PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium")
+
+
+def pin_to_one_cpu() -> int | None:
+    """Has to come before jax is imported: XLA sizes its thread pool by the CPUs it may use."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    cpu = max(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cpu})
+    return cpu
+
+
+def cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
+
+
+def git_commit() -> str | None:
+    done = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or None if done.returncode == 0 else None
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        print(
+            f"e3rl: error: no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}", file=sys.stderr
+        )
+        return 2
+    pinned = pin_to_one_cpu()
+    import e3rl
+
+    report: dict = {
+        "rows": [],
+        "config": {},
+        "machine": {
+            "cpu": cpu_model(),
+            "cpus_used": "all" if pinned is None else 1,
+            "python": platform.python_version(),
+            "versions": {"e3rl": e3rl.__version__}
+            | {name: importlib.metadata.version(name) for name in PACKAGES},
+            "commit": git_commit(),
+        },
+    }
+    for name in names or BENCHMARKS:
+        benchmark = importlib.import_module(name)
+        report["config"][name] = benchmark.CONFIG
+        report["rows"] += benchmark.rows()
+    print(json.dumps(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,42 @@
+"""Functional JAX environments, their Gymnasium ids, and the adapter for everybody else's."""
+
+from e3rl.envs.acrobot import Acrobot
+from e3rl.envs.adapter import GymnasiumEnvironment, make
+from e3rl.envs.base import AbstractEnvironment, episode_return, rollout, uniform_policy
+from e3rl.envs.encoding import Encoding
+from e3rl.envs.lock import CombinationLock
+from e3rl.envs.maze import Maze
+from e3rl.envs.mountain_car import MountainCar
+from e3rl.envs.registration import ENVIRONMENTS, FunctionalGymEnv, build, register
+from e3rl.envs.tabular import (
+    TabularMDP,
+    factored_mdp,
+    latent_lock,
+    lock_chain,
+    low_rank_mdp,
+    random_mdp,
+)
+
+__all__ = [
+    "ENVIRONMENTS",
+    "AbstractEnvironment",
+    "Acrobot",
+    "CombinationLock",
+    "Encoding",
+    "FunctionalGymEnv",
+    "GymnasiumEnvironment",
+    "Maze",
+    "MountainCar",
+    "TabularMDP",
+    "build",
+    "episode_return",
+    "factored_mdp",
+    "latent_lock",
+    "lock_chain",
+    "low_rank_mdp",
+    "make",
+    "random_mdp",
+    "register",
+    "rollout",
+    "uniform_policy",
+]

@@ -1,0 +1,231 @@
+"""The one door for environments: functional ones pass as they are, all others are adapted."""
+
+import contextlib
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Float32
+
+from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.encoding import Encoding
+from e3rl.envs.registration import ENVIRONMENTS, FunctionalGymEnv, build, suggestion
+from e3rl.types import UserError
+
+# Gymnasium puts these around everything it makes; they change nothing.
+_CHECKING_WRAPPERS = (gymnasium.wrappers.PassiveEnvChecker, gymnasium.wrappers.OrderEnforcing)
+
+
+def make(env: Any, **kwargs: Any) -> "AbstractEnvironment | GymnasiumEnvironment":
+    """An environment from a functional one, an id (ours or Gymnasium's) or a Gymnasium environment.
+
+    What has a functional core comes back as that core, which runs compiled; everything else as a
+    `GymnasiumEnvironment`, which runs on the host. `kwargs` go to the constructor of an id.
+    """
+    if isinstance(env, str):
+        if env.startswith("e3rl/"):
+            return build(env, **kwargs)
+        adapted = _make_by_id(env, kwargs)
+        try:
+            return make(adapted)
+        except UserError:
+            adapted.close()
+            raise
+    if not isinstance(env, AbstractEnvironment | GymnasiumEnvironment | gymnasium.Env):
+        raise UserError(f"expected an environment or the id of one, got {type(env).__name__}")
+    if kwargs:
+        raise UserError(f"an environment already built takes no arguments, got {', '.join(kwargs)}")
+    if not isinstance(env, gymnasium.Env):
+        return env
+    core = env
+    while isinstance(core, _CHECKING_WRAPPERS):
+        core = core.env
+    return core.functional if isinstance(core, FunctionalGymEnv) else GymnasiumEnvironment(env)
+
+
+def _make_by_id(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
+    try:
+        return gymnasium.make(env_id, **kwargs)
+    except gymnasium.error.UnregisteredEnv as error:
+        if env_id.startswith("ALE/"):
+            raise UserError(f'{env_id} needs the Atari extra: pip install "gymnasium[atari]"') from error
+        hint = suggestion(env_id, [*ENVIRONMENTS, *gymnasium.registry])
+        raise UserError(f"unknown environment {env_id!r}{hint}") from error
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        raise UserError(f"{env_id} needs a package that is not installed: {_one_line(error)}") from error
+    except gymnasium.error.Error as error:
+        raise UserError(f"cannot make {env_id!r}: {_one_line(error)}") from error
+    except (TypeError, ValueError, KeyError, AssertionError) as error:
+        if not kwargs:
+            raise
+        unknown = [name for name in kwargs if f"unexpected keyword argument '{name}'" in str(error)]
+        if unknown:
+            raise UserError(f"{env_id} takes no argument {unknown[0]!r}") from error
+        given = ", ".join(f"{name}={value!r}" for name, value in kwargs.items())
+        raise UserError(f"{env_id} cannot be made with {given}: {_one_line(error)}") from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+class GymnasiumEnvironment:
+    """A Gymnasium environment on the host, its observations encoded and everything it returns checked.
+
+    Actions count from 0 whatever the start of the environment's own action space.
+    """
+
+    def __init__(self, env: gymnasium.Env):
+        self.env = env
+        self.name: str = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        if not isinstance(env.action_space, spaces.Discrete):
+            raise UserError(f"{self.name} {_refuse_actions(env.action_space)}")
+        self._first_action = int(env.action_space.start)
+        self.action_space = spaces.Discrete(int(env.action_space.n))
+        self.observation_space = env.observation_space
+        self.encoding = Encoding(env.observation_space)
+        self.time_limit = _time_limit(env)
+        """Steps after which an episode is cut, None where nothing cuts it."""
+        self._episode = 0
+        self._step: int | None = None
+
+    @property
+    def num_actions(self) -> int:
+        return int(self.action_space.n)
+
+    def reset(self, seed: int | np.integer | None = None) -> Float32[np.ndarray, "*shape"]:
+        """Start an episode; a seed also fixes those that follow it."""
+        self._episode += 1
+        self._step = 0
+        result = self.env.reset(seed=None if seed is None else int(seed))
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise self._error(f"reset must return (observation, info), got {result!r}")
+        return self._encode(result[0])
+
+    def step(self, action: Any) -> tuple[Float32[np.ndarray, "*shape"], float, bool, bool]:
+        """(observation, reward, terminated, truncated) of an action, any integer scalar from 0."""
+        if self._step is None:
+            raise UserError(f"{self.name}: call reset() before step(), no episode is under way")
+        index = np.asarray(action)
+        if index.shape or index.dtype.kind not in "iu" or not 0 <= index < self.num_actions:
+            raise UserError(
+                f"{self.name}: action must be an integer from 0 to {self.num_actions - 1}, got {action!r}"
+            )
+        self._step += 1
+        result = self.env.step(int(index) + self._first_action)
+        if not (isinstance(result, tuple) and len(result) == 5):
+            raise self._error(
+                f"step must return (observation, reward, terminated, truncated, info), got {result!r}"
+            )
+        obs, reward, terminated, truncated, _ = result
+        for name, flag in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(flag, bool | np.bool_):
+                raise self._error(f"{name} must be a bool, got {flag!r}")
+        step = self._encode(obs), self._number(reward), bool(terminated), bool(truncated)
+        if terminated or truncated:
+            self._step = None
+        return step
+
+    def close(self) -> None:
+        self.env.close()
+
+    def _error(self, message: str) -> UserError:
+        return UserError(f"{self.name}, episode {self._episode}, step {self._step}: {message}")
+
+    def _encode(self, obs: Any) -> Float32[np.ndarray, "*shape"]:
+        message = violation(self.observation_space, obs)
+        if message is not None:
+            raise self._error(message)
+        return self.encoding.encode(obs)
+
+    def _number(self, reward: Any) -> float:
+        value = _as_array(reward)
+        if value is None or value.size != 1 or value.dtype.kind not in "biuf":
+            raise self._error(f"reward must be a number, got {reward!r}")
+        if not np.isfinite(value).all():
+            raise self._error(f"reward is {value.item()}")
+        return float(value.item())
+
+
+def _refuse_actions(space: gymnasium.Space) -> str:
+    if isinstance(space, spaces.Box):
+        return (
+            f"has the continuous action space {space}: e3rl needs a Discrete one, "
+            "wrap the environment in gymnasium.wrappers.DiscretizeAction first"
+        )
+    return f"has the action space {space}: e3rl needs a Discrete one"
+
+
+def _time_limit(env: gymnasium.Env) -> int | None:
+    layer = env
+    while isinstance(layer, gymnasium.Wrapper):
+        if isinstance(layer, gymnasium.wrappers.TimeLimit):
+            return layer._max_episode_steps
+        layer = layer.env
+    return env.spec.max_episode_steps if env.spec is not None else None
+
+
+def _as_array(value: Any) -> np.ndarray | None:
+    with contextlib.suppress(TypeError, ValueError):
+        return np.asarray(value)
+    return None
+
+
+def violation(space: gymnasium.Space, obs: Any, name: str = "observation") -> str | None:
+    """Why `obs` is no member of `space`, None if it is one.
+
+    Kinder than `space.contains` on precision (float64 where float32 was promised), stricter on infinities,
+    which no model can be fitted to.
+    """
+    match space:
+        case spaces.Dict():
+            if not isinstance(obs, dict) or obs.keys() != space.spaces.keys():
+                return f"{name} must be a dict with the keys {list(space.spaces)}, got {obs!r}"
+            found = (violation(part, obs[key], f"{name}[{key!r}]") for key, part in space.spaces.items())
+        case spaces.Tuple():
+            if not isinstance(obs, tuple) or len(obs) != len(space.spaces):
+                return f"{name} must be a tuple of {len(space.spaces)}, got {obs!r}"
+            found = (violation(part, obs[i], f"{name}[{i}]") for i, part in enumerate(space.spaces))
+        case _:
+            return _leaf_violation(space, obs, name)
+    return next((message for message in found if message is not None), None)
+
+
+def _leaf_violation(space: gymnasium.Space, obs: Any, name: str) -> str | None:
+    value = _as_array(obs)
+    if value is None or value.dtype.kind not in "biuf":
+        return f"{name} must be an array of numbers, got {obs!r}"
+    if value.shape != space.shape:
+        return f"{name} has shape {value.shape}, the space {space} has {space.shape}"
+    dtype = np.dtype(space.dtype)
+    if value.dtype.kind == "f" and dtype.kind != "f":
+        return f"{name} has dtype {value.dtype}, the space {space} has {dtype}: {obs!r}"
+    with np.errstate(over="ignore"):
+        # At the promised precision, lest a float64 on the bound count as beyond the bound's float32.
+        rounded = value.astype(dtype) if dtype.kind == "f" else value
+    bad = np.asarray(~np.isfinite(rounded))
+    if bad.any():
+        return f"{_entry(name, bad)} is {value[bad][0]}"
+    low, high = _limits(space)
+    bad = np.asarray((rounded < low) | (rounded > high))
+    if bad.any():
+        return f"{_entry(name, bad)} is {value[bad][0]}, outside the space {space}"
+    return None
+
+
+def _entry(name: str, bad: np.ndarray) -> str:
+    """The name of the first bad entry."""
+    place = ", ".join(str(i) for i in np.argwhere(bad)[0])
+    return f"{name}[{place}]" if place else name
+
+
+def _limits(space: gymnasium.Space) -> tuple[Any, Any]:
+    match space:
+        case spaces.Box():
+            return space.low, space.high
+        case spaces.Discrete():
+            return space.start, space.start + space.n - 1
+        case spaces.MultiDiscrete():
+            return space.start, space.start + space.nvec - 1
+    return 0, 1

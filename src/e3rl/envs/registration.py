@@ -1,0 +1,140 @@
+"""The Gymnasium ids of the functional environments, and the one class that serves them all."""
+
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, SupportsFloat, TypeAlias
+
+import equinox as eqx
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import UInt8
+
+from e3rl.envs.acrobot import Acrobot
+from e3rl.envs.base import AbstractEnvironment, Observation, State, Step
+from e3rl.envs.lock import CombinationLock
+from e3rl.envs.maze import Maze
+from e3rl.envs.mountain_car import MountainCar
+from e3rl.envs.tabular import factored_mdp, latent_lock, low_rank_mdp, random_mdp
+from e3rl.types import Action, Key, UserError
+
+Constructor: TypeAlias = Callable[..., AbstractEnvironment]
+
+ENVIRONMENTS: dict[str, Constructor] = {
+    "e3rl/CombinationLock-v0": CombinationLock,
+    "e3rl/Maze-v0": Maze,
+    "e3rl/MountainCar-v0": MountainCar,
+    "e3rl/Acrobot-v1": Acrobot,
+    "e3rl/RandomMDP-v0": random_mdp,
+    "e3rl/LowRankMDP-v0": low_rank_mdp,
+    "e3rl/FactoredMDP-v0": factored_mdp,
+    "e3rl/LatentLock-v0": latent_lock,
+}
+
+
+def suggestion(word: str, known: list[str]) -> str:
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def build(env_id: str, **kwargs: Any) -> AbstractEnvironment:
+    """The functional environment of an `e3rl/...` id."""
+    if env_id not in ENVIRONMENTS:
+        # Without the namespace, which would make all of them look alike.
+        close = get_close_matches(
+            env_id.partition("/")[2], [known.partition("/")[2] for known in ENVIRONMENTS], n=1
+        )
+        hint = f"; did you mean 'e3rl/{close[0]}'?" if close else f"; known: {', '.join(ENVIRONMENTS)}"
+        raise UserError(f"unknown environment {env_id!r}{hint}")
+    constructor = ENVIRONMENTS[env_id]
+    known = list(inspect.signature(constructor).parameters)
+    for name in kwargs:
+        if name not in known:
+            hint = suggestion(name, known) or f"; it takes {', '.join(known)}"
+            raise UserError(f"{env_id} takes no argument {name!r}{hint}")
+    try:
+        return constructor(**kwargs)
+    except TypeError as error:
+        given = ", ".join(f"{name}={value!r}" for name, value in kwargs.items())
+        raise UserError(f"{env_id} cannot be made with {given}: {error}") from error
+
+
+@eqx.filter_jit
+def _reset(env: AbstractEnvironment, key: Key) -> tuple[Key, State, Observation]:
+    key, key_reset = jax.random.split(key)
+    return key, *env.reset(key_reset)
+
+
+@eqx.filter_jit
+def _step(env: AbstractEnvironment, key: Key, state: State, action: Action) -> tuple[Key, Step]:
+    key, key_step = jax.random.split(key)
+    return key, env.step(key_step, state, action)
+
+
+class FunctionalGymEnv(gymnasium.Env[Any, Any]):
+    """A functional environment with Gymnasium's interface.
+
+    `env` is the environment or its id, which then takes the other keyword arguments; a `seed` among those
+    draws the environment. The seed given to `reset` draws the episodes that follow, and nothing else.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 - declared so by gymnasium.Env
+        "render_modes": ["rgb_array"],
+        "render_fps": 30,
+    }
+
+    def __init__(self, env: str | AbstractEnvironment, render_mode: str | None = None, **kwargs: Any):
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise UserError(f"render_mode must be None or 'rgb_array', got {render_mode!r}")
+        if isinstance(env, AbstractEnvironment) and kwargs:
+            raise UserError(f"an environment already built takes no arguments, got {', '.join(kwargs)}")
+        self.functional = env if isinstance(env, AbstractEnvironment) else build(env, **kwargs)
+        self.render_mode = render_mode
+        self.observation_space = self.functional.observation_space
+        self.action_space = self.functional.action_space
+        self._key: Key | None = None
+        self._state: State = None
+        self._running = False
+
+    def _to_host(self, obs: Observation) -> Any:
+        dtype = self.observation_space.dtype
+        return np.array(obs, dtype)[()]  # a copy of its own; `[()]` makes a scalar of an array without axes
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None or self._key is None:
+            self._key = jax.random.key(int(self.np_random.integers(2**31)))
+        self._key, self._state, obs = _reset(self.functional, self._key)
+        self._running = True
+        return self._to_host(obs), {}
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        if self._key is None or not self._running:
+            raise gymnasium.error.ResetNeeded("call reset() before step(): no episode is under way")
+        if not self.action_space.contains(action):
+            raise UserError(f"action must be an integer of {self.action_space}, got {action!r}")
+        self._key, (self._state, obs, reward, terminated, truncated) = _step(
+            self.functional, self._key, self._state, jnp.asarray(action, jnp.int32)
+        )
+        ended = bool(terminated), bool(truncated)
+        self._running = not any(ended)
+        return self._to_host(obs), float(reward), *ended, {}
+
+    def render(self) -> UInt8[np.ndarray, "h w 3"] | None:
+        if self.render_mode is None:
+            return None
+        if self._state is None:
+            raise gymnasium.error.ResetNeeded("call reset() before render()")
+        return self.functional.render(self._state)
+
+
+def register() -> None:
+    """Make the ids known to `gymnasium.make`. Calling it again changes nothing."""
+    for env_id in ENVIRONMENTS:
+        if env_id not in gymnasium.registry:
+            # Without Gymnasium's TimeLimit: every environment ends its own episodes.
+            gymnasium.register(env_id, entry_point=f"{__name__}:FunctionalGymEnv", kwargs={"env": env_id})

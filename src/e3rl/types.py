@@ -1,0 +1,30 @@
+"""Shared types. Axis letters in shape annotations, everywhere in the package:
+
+E ensemble members, K particles per member, H time steps of an episode, A actions, D observation entries,
+N nodes or transitions held, B a batch of independent items.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+
+Key: TypeAlias = PRNGKeyArray
+Action: TypeAlias = Int[Array, ""]
+Reward: TypeAlias = Float[Array, ""]
+Flag: TypeAlias = Bool[Array, ""]
+
+
+class Trajectory(NamedTuple):
+    """One episode, padded to the time limit H; `valid` marks the steps that happened."""
+
+    obs: Shaped[Array, "H *obs"]
+    action: Int[Array, " H"]
+    reward: Float[Array, " H"]
+    next_obs: Shaped[Array, "H *obs"]
+    terminated: Bool[Array, " H"]
+    truncated: Bool[Array, " H"]
+    valid: Bool[Array, " H"]
+
+
+class UserError(ValueError):
+    """Something a person can cause and mend. The command line prints its one line and exits with code 2."""
