@@ -39,8 +39,8 @@ class CombinationLock(AbstractEnvironment):
     pays: Bool[Array, "2 4"]
     """Which actions pay at the last level's good states."""
     shaping: Float[Array, "2"]
-    """Reward for moving to the dead state and to a good one before the last level; an array, so that locks with standard
-    and antishaped rewards stack into one batch."""
+    """Reward for moving to the dead state and to a good one before the last level; an array, so that locks with
+    standard and antishaped rewards stack into one batch."""
     time_limit: int = eqx.field(static=True)
     switch: float = eqx.field(static=True)
     noise_bits: int = eqx.field(static=True)
