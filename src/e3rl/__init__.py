@@ -1,9 +1,25 @@
 """e3rl: reinforcement learning agents that explore on purpose, then exploit."""
 
+from typing import Any
+
+__version__ = "0.1.0"
+
 from e3rl.envs.adapter import make
 from e3rl.envs.registration import register
 
-__all__ = ["make"]
-__version__ = "0.1.0"
+__all__ = ["NeuralE3", "NeuralE3Config", "make"]
 
 register()
+
+
+def __getattr__(name: str) -> Any:
+    """The agents are imported on first use, so that environments alone stay quick to import."""
+    if name == "NeuralE3":
+        from e3rl.neural.agent import NeuralE3
+
+        return NeuralE3
+    if name == "NeuralE3Config":
+        from e3rl.neural.config import NeuralE3Config
+
+        return NeuralE3Config
+    raise AttributeError(f"module 'e3rl' has no attribute {name!r}")

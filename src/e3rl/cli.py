@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from e3rl import __version__
+from e3rl.types import UserError
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
@@ -73,8 +74,6 @@ def _cell(value: Any) -> str:
 
 def bench(args: argparse.Namespace) -> int:
     """Benchmarks run in a process of their own, which pins itself to one CPU before it imports jax."""
-    from e3rl.types import UserError
-
     script = Path(__file__).parents[2] / "benchmarks" / "run.py"
     if not script.is_file():
         raise UserError(
@@ -120,6 +119,131 @@ def _save_benchmarks(folder: Path, report: dict[str, Any]) -> None:
         (folder / f"{name}.json").write_text(json.dumps(saved, indent=2) + "\n")
 
 
+def train(args: argparse.Namespace) -> int:
+    from e3rl.experiments.runner import algorithm, environment
+    from e3rl.experiments.runner import train as train_runs
+    from e3rl.neural.config import configured
+    from e3rl.neural.progress import LiveLine
+    from e3rl.reports.learning import draw_runs
+
+    given = {key: _value(text) for key, text in _pairs(args.env_options, "--env").items()}
+    for option in ("horizon", "antishaped", "size"):
+        if (value := getattr(args, option)) is not None:
+            given[option] = value
+    env, options = environment(args.env, given)
+    config = algorithm(args.algo, configured(args.config, _pairs(args.set, "--set")))
+    if args.seeds < 1:
+        raise UserError(f"--seeds must be at least 1, got {args.seeds}")
+    seeds = range(args.seed, args.seed + args.seeds)
+    out = args.out or Path("runs") / "-".join(
+        [args.env.replace("/", "-"), args.algo, *map(_slug, given.items())]
+    )
+    with LiveLine(quiet=args.json) as watch:
+        paths, summaries = train_runs(env, options, config, seeds, out, args.resume, watch)
+    picture = draw_runs(paths, out / "learning.png")
+    if args.json:
+        print(json.dumps({"runs": summaries, "figure": str(picture)}))
+        return 0
+    for path, summary in zip(paths, summaries, strict=True):
+        print(_verdict(summary), f"({path})")
+    print(f"picture: {picture}")
+    print(f"next: e3rl evaluate {paths[0]} --episodes 1000")
+    return 0
+
+
+def _pairs(items: Sequence[str], option: str) -> dict[str, str]:
+    """`key=value` arguments as a dictionary."""
+    for item in items:
+        if "=" not in item:
+            raise UserError(f"{option} takes key=value, got {item!r}")
+    return {key: value for key, _, value in (item.partition("=") for item in items)}
+
+
+def _value(text: str) -> Any:
+    """An environment option as JSON where it reads as such (5, 0.1, true), otherwise as text."""
+    try:
+        return json.loads(text.lower() if text.lower() in ("true", "false") else text)
+    except ValueError:
+        return text
+
+
+def _slug(option: tuple[str, Any]) -> str:
+    key, value = option
+    return key if value is True else f"{key}{value}"
+
+
+def _verdict(summary: dict[str, Any]) -> str:
+    """One line about how well a run exploits."""
+    mean, (low, high) = summary["exploit_return_mean"], summary["exploit_return_ci"]
+    text = f"seed {summary['seed']}: return {mean:.3f} (95% interval {low:.3f} to {high:.3f})"
+    optimum = summary.get("optimal_return")
+    if optimum:
+        text += f", {mean / optimum:.0%} of the optimum {optimum:.3f}"
+    return (
+        f"{text}, after {summary['explore_episodes']} exploration episodes, {summary['wall_seconds']:.0f} s"
+    )
+
+
+def evaluate(args: argparse.Namespace) -> int:
+    from e3rl.neural.agent import NeuralE3
+    from e3rl.reports.statistics import mean_interval
+
+    agent = NeuralE3.load(args.run_folder)
+    returns = agent.evaluate(args.episodes)
+    mean, low, high = mean_interval(returns)
+    optimum = getattr(agent.env, "optimal_return", None)
+    report = {
+        "episodes": args.episodes,
+        "return_mean": mean,
+        "return_ci": [low, high],
+        "optimal_return": optimum,
+        "share_of_optimum": mean / optimum if optimum else None,
+    }
+    if args.json:
+        print(json.dumps(report))
+        return 0
+    against = f", {mean / optimum:.1%} of the optimum {optimum:.3f}" if optimum else ""
+    print(
+        f"{args.episodes} greedy episodes: return {mean:.3f} (95% interval {low:.3f} to {high:.3f}){against}"
+    )
+    return 0
+
+
+def reproduce(args: argparse.Namespace) -> int:
+    from e3rl.experiments.lock import EXPERIMENTS, run
+
+    if args.experiment is None:
+        if args.json:
+            print(json.dumps({"experiments": list(EXPERIMENTS)}))
+        else:
+            print("\n".join(EXPERIMENTS))
+        return 0
+    seeds = [int(seed) for seed in args.seeds.split(",")] if args.seeds else []
+    rows = run(args.experiment, args.out, lambda line: print(line, file=sys.stderr, flush=True), seeds)
+    if args.json:
+        print(json.dumps({"rows": rows}))
+    return 0
+
+
+def report(args: argparse.Namespace) -> int:
+    from e3rl.neural.run_folder import RunFolder
+    from e3rl.reports.learning import draw_runs
+
+    folder = args.run_folder
+    paths = [folder] if (folder / "config.json").exists() else sorted(folder.glob("seed*"))
+    if not paths:
+        raise UserError(f"{folder} holds no run")
+    picture = draw_runs(paths, folder / "learning.png")
+    summaries = [summary for path in paths if (summary := RunFolder(path).summary())]
+    if args.json:
+        print(json.dumps({"runs": summaries, "figure": str(picture)}))
+        return 0
+    for summary in summaries:
+        print(_verdict(summary))
+    print(f"picture: {picture}")
+    return 0
+
+
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich import box
     from rich.console import Console
@@ -157,6 +281,37 @@ def parser() -> argparse.ArgumentParser:
         "names", nargs="*", metavar="NAME", help="which benchmarks, such as `envs` (default: all)"
     )
     sub.add_argument("--out", type=Path, metavar="DIR", help="also save each benchmark as DIR/NAME.json")
+
+    sub = command("train", train, "Train an agent: explore, then exploit.")
+    sub.add_argument("env", metavar="ENV", help="lock, maze, mountaincar, acrobot, or a Gymnasium id")
+    sub.add_argument("--algo", choices=["neural-e3", "ue2"], default="neural-e3")
+    sub.add_argument("--horizon", type=int, help="levels of the lock")
+    sub.add_argument("--antishaped", action="store_true", default=None, help="misleading rewards in the lock")
+    sub.add_argument("--size", type=int, help="side of the maze")
+    sub.add_argument(
+        "--env", dest="env_options", nargs="+", default=[], action="extend", metavar="KEY=VALUE",
+        help="other options of the environment",
+    )  # fmt: skip
+    sub.add_argument("--seed", type=int, default=0, help="the first seed")
+    sub.add_argument("--seeds", type=int, default=1, help="how many seeds to train in one program")
+    sub.add_argument("--config", default="e3rl", help="named settings, such as e3rl or paper-lock-h10")
+    sub.add_argument(
+        "--set", nargs="+", default=[], action="extend", metavar="KEY=VALUE", help="change settings"
+    )
+    sub.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: under runs/)")
+    sub.add_argument("--resume", action="store_true", help="go on with the run in --out")
+
+    sub = command("evaluate", evaluate, "Play greedy episodes with a trained agent.")
+    sub.add_argument("run_folder", type=Path, metavar="DIR")
+    sub.add_argument("--episodes", type=int, default=100)
+
+    sub = command("reproduce", reproduce, "Run an experiment by its id; without one, list the ids.")
+    sub.add_argument("experiment", nargs="?", metavar="ID")
+    sub.add_argument("--out", type=Path, default=Path("results/lock"), metavar="DIR")
+    sub.add_argument("--seeds", metavar="N,N,...", help="other seeds than the experiment's own")
+
+    sub = command("report", report, "Draw a run's learning curve and where it went.")
+    sub.add_argument("run_folder", type=Path, metavar="DIR")
     return top
 
 
@@ -175,8 +330,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (OSError, ValueError) as error:
-        from e3rl.types import UserError
-
         if not isinstance(error, UserError | OSError):
             raise
         print("e3rl: error:", " ".join(str(error).split()), file=sys.stderr)

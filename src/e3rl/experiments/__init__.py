@@ -1,0 +1,1 @@
+"""Runs by name: what the command line trains, and the paper's experiments as data."""

@@ -1,0 +1,65 @@
+"""`e3rl train`: one environment, one algorithm, one or several seeds, a folder for each."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from e3rl.neural.agent import describe, functional
+from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.run_folder import RunFolder
+from e3rl.neural.training import Training, Watcher
+from e3rl.types import UserError
+
+SHORT_NAMES = {
+    "lock": "e3rl/CombinationLock-v0",
+    "maze": "e3rl/Maze-v0",
+    "mountaincar": "e3rl/MountainCar-v0",
+    "acrobot": "e3rl/Acrobot-v1",
+}
+OWN_OPTIONS = {"horizon": "lock", "antishaped": "lock", "size": "maze"}
+"""Options of `e3rl train` that belong to one environment."""
+
+
+def environment(name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The id and options of the environment called `name` on the command line."""
+    for option, owner in OWN_OPTIONS.items():
+        if option in given and SHORT_NAMES.get(name, name) != SHORT_NAMES[owner]:
+            raise UserError(f"--{option} belongs to {owner}: {name} has no {option}")
+    return SHORT_NAMES.get(name, name), given
+
+
+def algorithm(name: str, config: NeuralE3Config) -> NeuralE3Config:
+    """The settings of an algorithm: UE² is Neural-E³ with nobody planning its exploration (section 5.2)."""
+    return dataclasses.replace(config, planner="uniform") if name == "ue2" else config
+
+
+def train(
+    env: str,
+    env_options: dict[str, Any],
+    config: NeuralE3Config,
+    seeds: Sequence[int],
+    out: Path,
+    resume: bool,
+    watch: Watcher,
+) -> tuple[list[Path], list[dict[str, Any]]]:
+    """Train every seed in one program; returns the run folders and their summaries.
+
+    The lock (or maze) of a seed is drawn from that seed unless the options name one.
+    """
+    paths = [out] if len(seeds) == 1 else [out / f"seed{seed}" for seed in seeds]
+    options = [_with_seed(env, env_options, seed) for seed in seeds]
+    envs = [functional(env, **own) for own in options]
+    about = [describe(env, own, seed, config) for own, seed in zip(options, seeds, strict=True)]
+    folders = [RunFolder(path) for path in paths]
+    finished = [folder.summary() for folder in folders]
+    if resume and all(summary is not None for summary in finished):
+        for folder, description in zip(folders, about, strict=True):
+            folder.begin(description, resume)
+        return paths, [summary for summary in finished if summary is not None]
+    _, _, summaries = Training(envs, config, seeds, folders, about, watch).learn(resume)
+    return paths, summaries
+
+
+def _with_seed(env: str, options: dict[str, Any], seed: int) -> dict[str, Any]:
+    return {"seed": seed, **options} if env == SHORT_NAMES["lock"] else dict(options)

@@ -1,0 +1,1 @@
+"""Dynamics families, ensembles of them, and how they are fitted."""

@@ -1,0 +1,81 @@
+"""UpdateModelSet of Neural-E³ (section 4.1): N_update gradient steps per member, each on its own minibatches."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from e3rl.models.ensemble import Ensemble
+from e3rl.replay import Replay
+from e3rl.types import Key
+
+
+class ModelSet(NamedTuple):
+    """M_t with what its training carries along."""
+
+    members: Ensemble
+    anchor: Ensemble
+    """Where each member started: its own draw from the prior, towards which it is pulled."""
+    optimiser: optax.OptState
+
+
+class FitSettings(NamedTuple):
+    updates: int
+    batch: int
+    learning_rate: float
+    clip: float
+    prior_weight: float
+    """0: plain maximum likelihood. 1 per observation bit: each member's weights are a draw from the posterior under the
+    prior that drew its initial weights (anchored ensembles); less tempers the prior."""
+    recent_share: float
+
+    def optimiser(self) -> optax.GradientTransformation:
+        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(self.learning_rate))
+
+
+def make_model_set(members: Ensemble, settings: FitSettings) -> ModelSet:
+    state = eqx.filter_vmap(settings.optimiser().init)(eqx.filter(members, eqx.is_array))
+    return ModelSet(members, members, state)
+
+
+def update_model_set(
+    models: ModelSet, replay: Replay, key: Key, settings: FitSettings
+) -> tuple[ModelSet, Float[Array, ""]]:
+    """Algorithm 1, line 8: returns M_{t+1} and the mean loss over its last updates."""
+    optimiser = settings.optimiser()
+    examples = jnp.maximum(replay.size, 1).astype(jnp.float32)
+
+    def objective(member: Ensemble, anchor: Ensemble, key: Key) -> tuple[Array, Array]:
+        batch = replay.sample(key, settings.batch, settings.recent_share)
+        nll = jnp.mean(jax.vmap(member.loss)(batch))
+        if settings.prior_weight == 0.0:
+            return nll, nll
+        return nll + settings.prior_weight / examples * _distance_to_anchor(member, anchor), nll
+
+    def update_member(member: Ensemble, anchor: Ensemble, state: optax.OptState, key: Key) -> tuple:
+        (_, nll), gradient = eqx.filter_value_and_grad(objective, has_aux=True)(member, anchor, key)
+        with jax.numpy_dtype_promotion("standard"):  # Adam raises its decay to a whole number of updates
+            change, state = optimiser.update(gradient, state)
+        return eqx.apply_updates(member, change), state, nll
+
+    def update(carry: tuple, key: Key) -> tuple:
+        members, state = carry
+        keys = jax.random.split(key, jax.tree.leaves(members)[0].shape[0])
+        members, state, nll = eqx.filter_vmap(update_member)(members, models.anchor, state, keys)
+        return (members, state), jnp.mean(nll)
+
+    carry = (models.members, models.optimiser)
+    losses: Array
+    (members, state), losses = jax.lax.scan(update, carry, jax.random.split(key, settings.updates))
+    return ModelSet(members, models.anchor, state), jnp.mean(losses[-20:])
+
+
+def _distance_to_anchor(member: Ensemble, anchor: Ensemble) -> Float[Array, ""]:
+    """½ Σ ((θ − θ₀) / σ)², minus the log of a Gaussian prior centred on the member's own starting point."""
+    terms = jax.tree.map(
+        lambda w, w0, sd: jnp.sum(((w - w0) / sd) ** 2), member, anchor, anchor.prior_deviation()
+    )
+    return 0.5 * jax.tree.reduce(jnp.add, terms)

@@ -1,0 +1,77 @@
+"""Checkpoints: arrays and a little text in one safetensors file. Reading one runs no code of the file's."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from e3rl.types import UserError
+
+FORMAT = "e3rl checkpoint 1"
+Tree = TypeVar("Tree")
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replace `path` as a whole or not at all: a crash or a full disk leaves the old file."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        kept = "; what was there before is kept" if path.exists() else ""
+        raise UserError(f"cannot write {path}: {error.strerror or error}{kept}") from error
+
+
+def save_tree(path: Path, tree: Any, **about: Any) -> None:
+    """Every array of `tree` under its own name, with `about` as JSON beside them."""
+    arrays = {name: np.array(leaf, order="C") for name, leaf in _named(tree).items()}
+    write_file(path, save(arrays, metadata={FORMAT: json.dumps(about)}))
+
+
+def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays by name, and what was saved about them."""
+    if not path.is_file():
+        raise UserError(f"no checkpoint at {path}")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if FORMAT not in metadata:
+                raise UserError(f"{path} is not a checkpoint of this package")
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata[FORMAT])  # noqa: SIM118
+    except (SafetensorError, ValueError, OSError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from error
+
+
+def load_tree(path: Path, like: Tree) -> tuple[Tree, dict[str, Any]]:
+    """The tree saved at `path`, which must have the names, shapes and types of `like`."""
+    arrays, about = load_arrays(path)
+    wanted = _named(like)
+    if arrays.keys() != wanted.keys():
+        odd = sorted(arrays.keys() ^ wanted.keys())[0]
+        raise UserError(f"{path} belongs to another kind of run: {odd!r} does not match")
+    for name, leaf in wanted.items():
+        found = arrays[name]
+        if found.shape != leaf.shape or found.dtype != leaf.dtype:
+            raise UserError(
+                f"{path} belongs to another configuration: {name} is {found.dtype}{list(found.shape)}, "
+                f"expected {leaf.dtype}{list(leaf.shape)}"
+            )
+    leaves = [jnp.asarray(arrays[name]) for name in wanted]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves), about
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}

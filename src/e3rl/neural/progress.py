@@ -1,0 +1,60 @@
+"""The live line of a long run: phase, episode, return, disagreement, time left."""
+
+import sys
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from e3rl.neural.training import Progress
+
+
+class LiveLine:
+    """A watcher for people: a bar on a terminal, a line every few seconds elsewhere. All on stderr."""
+
+    def __init__(self, quiet: bool = False):
+        self.quiet = quiet
+        self.console = Console(stderr=True)
+        self.bar: Bar | None = None
+        self.last = 0.0
+
+    def __enter__(self) -> "LiveLine":
+        if not self.quiet and self.console.is_terminal:
+            self.bar = Bar(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
+                TextColumn("left"), TimeRemainingColumn(), console=self.console,
+            )  # fmt: skip
+            self.task = self.bar.add_task("compiling", total=None, note="")
+            self.bar.start()
+        elif not self.quiet:
+            print("compiling; the first episode takes some seconds", file=sys.stderr)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        note = f"return {progress.mean_return:.2f}, disagreement {progress.disagreement:.2f}"
+        if progress.phase == "training to exploit":
+            note = "no more episodes needed for this"
+        if self.bar is not None:
+            self.bar.update(
+                self.task,
+                description=progress.phase,
+                completed=progress.episode,
+                total=max(progress.episodes, progress.episode),
+                note=note,
+            )
+            return
+        now = time.monotonic()
+        changed = progress.phase != "explore" or progress.episode == progress.episodes
+        if self.quiet or (now - self.last < 5.0 and not changed):
+            return
+        self.last = now
+        remaining = progress.seconds / max(progress.episode, 1) * (progress.episodes - progress.episode)
+        left = f", {remaining:.0f} s left" if progress.phase == "explore" else ""
+        print(
+            f"{progress.phase}: episode {progress.episode}/{progress.episodes}, {note}{left}", file=sys.stderr
+        )

@@ -1,0 +1,229 @@
+"""One training run of Neural-E³ over several seeds: Algorithm 1 with its slots filled, its record kept on disk."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from e3rl.e3 import Slots, explicit_explore_exploit, small_disagreement
+from e3rl.envs.base import AbstractEnvironment
+from e3rl.models.fit import ModelSet
+from e3rl.neural.checkpoint import load_tree
+from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.lanes import Episodes, Lanes, Policy
+from e3rl.neural.run_folder import RunFolder
+from e3rl.replay import Replay
+from e3rl.types import UserError
+
+
+class Progress(NamedTuple):
+    """What a watcher sees, averaged over the seeds."""
+
+    phase: str
+    episode: int
+    episodes: int
+    mean_return: float
+    disagreement: float
+    seconds: float
+
+
+class Watcher(Protocol):
+    def __call__(self, progress: Progress) -> None: ...
+
+
+class Training:
+    """Trains one agent per seed, each on its own environment, in one program."""
+
+    def __init__(
+        self,
+        envs: Sequence[AbstractEnvironment],
+        config: NeuralE3Config,
+        seeds: Sequence[int],
+        folders: Sequence[RunFolder] = (),
+        describe: Sequence[dict[str, Any]] = (),
+        watch: Watcher = lambda progress: None,
+        checkpoint_epochs: int = 20,
+    ):
+        self.envs = envs
+        self.env = jax.tree.map(lambda *leaves: jnp.stack(leaves), *envs)
+        self.config = config
+        self.seeds = seeds
+        self.keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
+        self.lanes = Lanes(envs[0], config)
+        self.folders = folders
+        self.describe = describe
+        self.watch = watch
+        self.checkpoint_epochs = checkpoint_epochs
+        self.seconds = 0.0
+        self.episodes = 0
+        self.env_steps = np.zeros(len(seeds), int)
+        self.v_explore = np.full(len(seeds), math.inf)
+        self.unsaved: tuple[int, Any, np.ndarray] | None = None
+
+    def learn(self, resume: bool = False) -> tuple[Policy, Replay, list[dict[str, Any]]]:
+        """Algorithm 1; returns the exploit policy, all experience, and a summary per seed (one lane each)."""
+        self.clock = time.perf_counter()
+        models, self.value, replay = self.lanes.init(self.env, self.keys)
+        start = self._begin(resume, models, replay)
+        if start is not None:
+            models, self.value, replay = start
+        slots = Slots(self._plan, self._stop, self._collect, self._update, self._exploit)
+        epoch = self.episodes // self.config.episodes_per_epoch
+        try:
+            return explicit_explore_exploit(models, replay, slots, epoch, self._after_epoch)
+        except KeyboardInterrupt:
+            if self.unsaved is not None:
+                self._checkpoint(*self.unsaved)
+            raise
+
+    def _begin(self, resume: bool, models: ModelSet, replay: Replay) -> Any:
+        """Where the folders stand: None for a fresh run, otherwise the common state of their checkpoints."""
+        found = [
+            folder.begin(about, resume) for folder, about in zip(self.folders, self.describe, strict=True)
+        ]
+        if not found or not all(found):
+            return None
+        like = jax.tree.map(lambda leaf: leaf[0], (models, self.value, replay))
+        states, abouts = zip(*(load_tree(folder.state, like) for folder in self.folders), strict=True)
+        if len({about["epoch"] for about in abouts}) > 1:
+            raise UserError("the seeds of this run were saved at different epochs: resume them one by one")
+        for folder, about in zip(self.folders, abouts, strict=True):
+            folder.keep_rows(about["rows"])
+        self.episodes = abouts[0]["epoch"] * self.config.episodes_per_epoch
+        self.env_steps = np.array([about["env_steps"] for about in abouts])
+        self.clock -= abouts[0]["seconds"]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+    def _epoch(self, t: int) -> jax.Array:
+        return jnp.full(len(self.seeds), t)
+
+    def _plan(self, models: ModelSet, replay: Replay, t: int) -> tuple[Policy, np.ndarray]:
+        policy, v_explore = self.lanes.plan(models, self.value, replay, self.keys, self._epoch(t))
+        self.value = policy.value
+        return policy, np.asarray(v_explore)
+
+    def _stop(self, t: int, v_explore: np.ndarray) -> bool:
+        """The paper's practical rule, a number of epochs, and line 6's, once every seed satisfies it."""
+        self.v_explore = v_explore
+        epsilon, actions = self.config.epsilon, self.lanes.actions
+        agreed = epsilon > 0 and all(small_disagreement(v, epsilon, actions) for v in v_explore)
+        return t >= self.lanes.epochs or agreed
+
+    def _collect(self, policy: Policy, replay: Replay, t: int) -> Replay:
+        replay, self.collected = self.lanes.collect(self.env, policy, replay, self.keys, self._epoch(t))
+        return replay
+
+    def _update(self, models: ModelSet, replay: Replay, t: int) -> ModelSet:
+        models, loss = self.lanes.update_models(models, replay, self.keys, self._epoch(t))
+        self.loss = np.asarray(loss)
+        if not np.all(np.isfinite(self.loss)):
+            seed = self.seeds[int(np.argmin(np.isfinite(self.loss)))]
+            kept = " The last checkpoint, from before it, is kept." if self.folders else ""
+            raise UserError(f"the model loss of seed {seed} became {self.loss.min()} in epoch {t}.{kept}")
+        return models
+
+    def _after_epoch(self, t: int, models: ModelSet, replay: Replay) -> None:
+        self._record("explore", self.collected, self.loss)
+        self.unsaved = t + 1, (models, self.value, replay), self.env_steps
+        if (t + 1) % self.checkpoint_epochs == 0 or t + 1 == self.lanes.epochs:
+            self._checkpoint(*self.unsaved)
+
+    def _record(self, phase: str, collected: Episodes, loss: np.ndarray | None = None) -> None:
+        """A row per episode and seed, and a word to the watcher."""
+        returns, lengths, disagreement = map(
+            np.asarray, (collected.returns, collected.lengths, collected.disagreement)
+        )
+        self.seconds = time.perf_counter() - self.clock
+        for i in range(returns.shape[1]):
+            self.episodes += 1
+            self.env_steps = self.env_steps + lengths[:, i]
+            for lane, folder in enumerate(self.folders):
+                values = {
+                    "phase": phase,
+                    "episode": self.episodes,
+                    "env_steps": int(self.env_steps[lane]),
+                    "return": float(returns[lane, i]),
+                    "length": int(lengths[lane, i]),
+                    "disagreement": float(disagreement[lane, i]),
+                    "model_loss": math.nan if loss is None else float(loss[lane]),
+                    "seconds": round(self.seconds, 3),
+                    "v_explore": float(self.v_explore[lane]),
+                }
+                folder.add_row(**values)
+        explore = self.lanes.epochs * self.config.episodes_per_epoch
+        total = explore if phase == "explore" else self.episodes
+        self.watch(Progress(phase, self.episodes, total, returns.mean(), disagreement.mean(), self.seconds))
+
+    def _checkpoint(self, epoch: int, state: Any, env_steps: np.ndarray) -> None:
+        self.unsaved = None
+        host = jax.device_get(state) if self.folders else None
+        for lane, folder in enumerate(self.folders):
+            own = jax.tree.map(lambda leaf, lane=lane: leaf[lane], host)
+            folder.rows = folder.rows[: epoch * self.config.episodes_per_epoch]
+            folder.checkpoint(own, epoch=epoch, env_steps=int(env_steps[lane]), seconds=self.seconds)
+
+    def _exploit(self, models: ModelSet, replay: Replay) -> tuple[Policy, Replay, list[dict[str, Any]]]:
+        """Lines 10 to 12, optionally with more training while exploiting, then the greedy evaluation."""
+        explore_episodes = self.episodes
+        self.watch(Progress("training to exploit", self.episodes, self.episodes, 0.0, 0.0, self.seconds))
+        policy = self.lanes.exploit(models, replay, self.keys)
+        policy, replay = self._keep_training(policy, replay)
+        count = self.config.evaluation_episodes
+        _, collected = self.lanes.exploit_episodes(self.env, policy, replay, self.keys, self._epoch(0), count)
+        self._record("exploit", collected)
+        summaries = [
+            self._summary(lane, explore_episodes, np.asarray(collected.returns)[lane])
+            for lane in range(len(self.seeds))
+        ]
+        host = jax.device_get(policy)
+        for lane, folder in enumerate(self.folders):
+            folder.finish(jax.tree.map(lambda leaf, lane=lane: leaf[lane], host), summaries[lane])
+        return policy, replay, summaries
+
+    def _keep_training(self, policy: Policy, replay: Replay) -> tuple[Policy, Replay]:
+        """App. C.3: play and train on; on the first drop in mean return go back to the best weights and stop."""
+        best = np.full(len(self.seeds), -math.inf)
+        kept, running = policy, np.ones(len(self.seeds), bool)
+        for round_ in range(1, self.config.exploit_rounds + 1):
+            replay, collected = self.lanes.exploit_episodes(
+                self.env, policy, replay, self.keys, self._epoch(round_), self.config.round_episodes
+            )
+            self._record("exploit", collected)
+            score = np.asarray(collected.returns).mean(axis=1)
+            better = running & (score >= best)
+            running, best = better, np.where(better, score, best)
+            kept = _choose(better, policy, kept)
+            if not running.any():
+                break
+            policy = self.lanes.refine(policy, replay, self.keys, self._epoch(round_))
+        return kept, replay
+
+    def _summary(self, lane: int, explore_episodes: int, returns: np.ndarray) -> dict[str, Any]:
+        mean = float(returns.mean())
+        margin = 1.96 * float(returns.std(ddof=1)) / math.sqrt(len(returns)) if len(returns) > 1 else math.nan
+        optimum = getattr(self.envs[lane], "optimal_return", None)
+        return {
+            **(self.describe[lane] if self.describe else {"seed": self.seeds[lane]}),
+            "config": dataclasses.asdict(self.config),
+            "explore_episodes": explore_episodes,
+            "total_episodes": self.episodes,
+            "exploit_return_mean": mean,
+            "exploit_return_ci": [mean - margin, mean + margin],
+            "optimal_return": optimum if isinstance(optimum, float) else None,
+            "wall_seconds": round(time.perf_counter() - self.clock, 3),
+            "seeds_in_program": len(self.seeds),
+        }
+
+
+def _choose(which: np.ndarray, new: Any, old: Any) -> Any:
+    """Per seed: the new tree's arrays where `which`, the old tree's elsewhere."""
+
+    def pick(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(which.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+    return jax.tree.map(pick, new, old)

@@ -1,0 +1,1 @@
+"""Planners: which policy to run, in the models' imagination."""

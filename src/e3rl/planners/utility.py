@@ -1,0 +1,44 @@
+"""What a plan is worth: disagreement of the models while exploring, predicted reward while exploiting (section 2)."""
+
+from typing import Literal
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from e3rl.models.base import Prediction
+
+Mode = Literal["explore", "exploit"]
+Distance = Literal["marginal", "mean", "hellinger"]
+
+
+def total_variation(p: Float[Array, "*b S"], q: Float[Array, "*b S"]) -> Float[Array, "*b"]:
+    """‖p − q‖_TV as in section 3 and appendix A: sup over |f| ≤ 1, that is Σ|p − q| without the ½."""
+    return jnp.sum(jnp.abs(p - q), axis=-1)
+
+
+def max_disagreement(predicted: Prediction, distance: Distance, reward_scale: float) -> Float[Array, ""]:
+    """max_{e,e'} δ(P_e, P_e') over the pairs of an ensemble's predictions of one next state (App. B.2.2).
+
+    The distributions are products of Bernoullis, whose joint TV has no closed form; δ is one of
+      marginal   the sum over bits of the TV of the bit's two distributions, 2|p − p'|
+      mean       the mean over bits and reward of |p − p'|, as the paper's code has it
+      hellinger  1 − Π_i (√(p p') + √((1−p)(1−p'))), the squared Hellinger distance of the joint distributions,
+                 between TV²/8 and TV/2
+    Rewards are part of the state (section 2): they enter as |r − r'| · reward_scale.
+    """
+    p, q = predicted.obs[:, None], predicted.obs[None, :]
+    reward = jnp.abs(predicted.reward[:, None] - predicted.reward[None, :]) * reward_scale
+    if distance == "marginal":
+        pairs = 2.0 * jnp.sum(jnp.abs(p - q), axis=-1) + reward
+    elif distance == "mean":
+        pairs = (jnp.sum(jnp.abs(p - q), axis=-1) + reward) / (p.shape[-1] + 1)
+    else:
+        # The roots' derivative at 0 never matters here: utilities are not differentiated.
+        affinity = jnp.sqrt(p * q) + jnp.sqrt((1.0 - p) * (1.0 - q))
+        pairs = 1.0 - jnp.prod(affinity, axis=-1) * jnp.exp(-(reward**2))
+    return jnp.max(pairs)
+
+
+def mean_reward(predicted: Prediction) -> Float[Array, ""]:
+    """R_exploit: the predicted reward averaged over the ensemble (App. B.2.2)."""
+    return jnp.mean(predicted.reward)

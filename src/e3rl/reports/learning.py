@@ -1,0 +1,135 @@
+"""Pictures of training runs: the learning curve with its switch from exploring to exploiting, and where the agent
+went."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from e3rl.envs.lock import NUM_STATES
+from e3rl.neural.checkpoint import load_arrays
+from e3rl.neural.run_folder import RunFolder, read_json
+from e3rl.types import UserError
+
+EXPLORE, EXPLOIT = "#3b6fb6", "#c0392b"
+
+
+def draw_runs(paths: Sequence[Path], out: Path) -> Path:
+    """One figure for one run, or for several seeds of the same one (median and range)."""
+    about = read_json(paths[0] / "config.json")
+    tables = [_metrics(path) for path in paths]
+    is_lock = str(about.get("env", "")).startswith("e3rl/CombinationLock")
+    figure = Figure(figsize=(11, 6.5 if is_lock else 3.6), layout="constrained")
+    grid = figure.subplots(2 if is_lock else 1, 2, squeeze=False)
+    _curve(grid[0, 0], tables, "return", paths)
+    _curve(grid[0, 1], tables, "disagreement", [])
+    if is_lock:
+        visits = sum(lock_visits(path) for path in paths)
+        shared = figure.add_subplot(grid[1, 0].get_subplotspec().get_gridspec()[1, :])
+        for unused in grid[1]:
+            unused.remove()
+        _heat_map(shared, np.asarray(visits))
+    title = f"{about['algo']} on {about['env']}, " + ", ".join(
+        f"{key}={value}" for key, value in about["env_options"].items() if key != "seed"
+    )
+    figure.suptitle(f"{title}, {len(paths)} seed{'s' if len(paths) > 1 else ''}", fontsize=11)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=120)
+    return out
+
+
+def _metrics(path: Path) -> dict[str, list[Any]]:
+    table = path / "metrics.csv"
+    if not table.is_file():
+        raise UserError(f"{path} holds no run: metrics.csv is missing")
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {
+        "phase": [row["phase"] for row in rows],
+        "return": [float(row["return"]) for row in rows],
+        "disagreement": [float(row["disagreement"]) for row in rows],
+    }
+
+
+def _curve(axes: Axes, tables: list[dict[str, list[Any]]], column: str, paths: Sequence[Path]) -> None:
+    count = min(len(table[column]) for table in tables)
+    values = np.array([table[column][:count] for table in tables])
+    explored = min(table["phase"].count("explore") for table in tables)
+    width = max(1, count // 40)
+    episode = np.arange(1, count + 1)
+    axes.plot(episode, np.median(values, axis=0), ".", color="0.75", markersize=3, label="episode")
+    for low, high, colour, name in ((0, explored, EXPLORE, "explore"), (explored, count, EXPLOIT, "exploit")):
+        if high - low < 1:
+            continue
+        smooth = np.array([_running_mean(row[low:high], width) for row in values])
+        axes.plot(
+            episode[low:high], np.median(smooth, axis=0), color=colour, label=f"{name} (mean of {width})"
+        )
+        axes.fill_between(
+            episode[low:high], smooth.min(axis=0), smooth.max(axis=0), color=colour, alpha=0.2, linewidth=0
+        )
+    axes.axvline(explored + 0.5, color="0.3", linestyle=":", linewidth=1)
+    optimum = _optimum(paths)
+    if optimum is not None:
+        axes.axhline(optimum, color="0.3", linestyle="--", linewidth=1, label="optimal return")
+    axes.set_xlabel("episode")
+    axes.set_ylabel("disagreement of the models" if column == "disagreement" else column)
+    if paths:
+        axes.legend(frameon=False, fontsize=8)
+
+
+def _running_mean(row: Float[np.ndarray, " n"], width: int) -> Float[np.ndarray, " n"]:
+    total = np.cumsum(np.concatenate([[0.0], row]))
+    ends = np.arange(1, len(row) + 1)
+    starts = np.maximum(ends - width, 0)
+    return (total[ends] - total[starts]) / (ends - starts)
+
+
+def _optimum(paths: Sequence[Path]) -> float | None:
+    summaries = [RunFolder(path).summary() for path in paths]
+    found = [summary["optimal_return"] for summary in summaries if summary]
+    return found[0] if found and found[0] is not None else None
+
+
+def lock_visits(path: Path) -> Float[np.ndarray, "3 H"]:
+    """How often each (state, level) of the lock was visited while exploring, from the replay buffer."""
+    arrays, _ = load_arrays(RunFolder(path).state)
+    named = {
+        name.rpartition(".")[2]: array for name, array in arrays.items() if "rows" in name or "size" in name
+    }
+    size = int(named["size"])
+    latent = named["obs"][:size, :NUM_STATES].argmax(axis=1)
+    time = named["time"][:size]
+    visits = np.zeros((NUM_STATES, int(time.max(initial=0)) + 1))
+    np.add.at(visits, (latent, time), 1)
+    return visits
+
+
+def _heat_map(axes: Axes, visits: Float[np.ndarray, "3 H"]) -> None:
+    share = visits / visits.sum(axis=0, keepdims=True).clip(1)
+    picture = axes.imshow(share, cmap="viridis", aspect="auto", vmin=0, vmax=1)
+    axes.set_yticks(range(NUM_STATES), ["good 1", "good 2", "dead"])
+    axes.set_xlabel("level")
+    axes.set_title("Where exploration went: share of the visits to each level", fontsize=10)
+    levels = visits.shape[1]
+    ticks = range(0, levels, max(1, levels // 20))
+    axes.set_xticks(ticks, [str(level + 1) for level in ticks])
+    if levels <= 20:
+        for state, level in np.ndindex(*visits.shape):
+            colour = "white" if share[state, level] < 0.6 else "black"
+            axes.text(
+                level,
+                state,
+                f"{int(visits[state, level])}",
+                ha="center",
+                va="center",
+                color=colour,
+                fontsize=7,
+            )
+    assert axes.figure is not None
+    axes.figure.colorbar(picture, ax=axes, fraction=0.025, pad=0.01)
