@@ -48,7 +48,7 @@ EXPERIMENTS: dict[str, LockExperiment] = {
     "lock/h15": LockExperiment(15, (10, 12, 15, 20, 25, 30, 50)),
     "lock/h20": LockExperiment(20, (10, 12, 15, 20, 25, 30, 50, 75)),
     "lock/h50": LockExperiment(50, (10, 15, 20, 25, 30)),
-    "lock/h100": LockExperiment(100, (10, 15, 20)),
+    "lock-long/h50": LockExperiment(50, (20, 30, 40, 45), "e3rl-long"),
     "lock-paper/h5": LockExperiment(5, (25,), "paper-lock-h5"),
     "lock-paper/h10": LockExperiment(10, (50,), "paper-lock-h10"),
     "lock-paper/h15": LockExperiment(15, (50,), "paper-lock-h15"),

@@ -28,8 +28,8 @@ class FitSettings(NamedTuple):
     learning_rate: float
     clip: float
     prior_weight: float
-    """0: plain maximum likelihood. 1 per observation bit: each member's weights are a draw from the posterior under the
-    prior that drew its initial weights (anchored ensembles); less tempers the prior."""
+    """0: plain maximum likelihood. 1, where the likelihood is summed over bits: each member's weights are about a draw
+    from the posterior under the prior that drew its initial weights (anchored ensembles); more favours it."""
     recent_share: float
 
     def optimiser(self) -> optax.GradientTransformation:

@@ -174,12 +174,14 @@ def _paper_lock(ratio: int) -> NeuralE3Config:
 
 CONFIGS: dict[str, NeuralE3Config] = {
     "e3rl": NeuralE3Config(),
+    "e3rl-long": NeuralE3Config(explore_ratio=45, prior_weight=0.1, model_batch=256, value_batch=256),
     "paper-lock-h5": _paper_lock(25),
     "paper-lock-h10": _paper_lock(50),
     "paper-lock-h15": _paper_lock(50),
     "paper-lock-h20": _paper_lock(75),
 }
-"""Named settings. Those of the paper never change after publication."""
+"""Named settings: e3rl's own, its variant for horizons of 50 and more (larger batches, since new facts are rarer in the
+buffer, and a weaker prior per bit), and the paper's, which never change after publication."""
 
 
 def configured(name: str, changes: dict[str, str]) -> NeuralE3Config:

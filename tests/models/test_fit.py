@@ -1,0 +1,168 @@
+"""UpdateModelSet on a table small enough to know everything about."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from e3rl.models.bernoulli import BernoulliDynamics
+from e3rl.models.ensemble import make_ensemble
+from e3rl.models.fit import FitSettings, _distance_to_anchor, make_model_set, update_model_set
+from e3rl.replay import Replay, Transitions
+
+BITS, ACTIONS, HORIZON, MEMBERS = 2, 2, 2, 3
+PLAIN = FitSettings(300, 16, 1e-2, 10.0, 0.0, 0.0)
+
+fit = eqx.filter_jit(update_model_set)
+
+
+def table():
+    """Every (observation, action, time) once: action 1 flips the first bit, the second becomes the old first;
+    the reward is the old second bit, the last step ends the episode."""
+    cases = np.array(list(itertools.product([0, 1], [0, 1], range(ACTIONS), range(HORIZON))))
+    first, second, action, time = cases.T
+    return Transitions(
+        jnp.array(cases[:, :2], jnp.int8),
+        jnp.array(action, jnp.int32),
+        jnp.array(time, jnp.int32),
+        jnp.array(second, jnp.float32),
+        jnp.array(np.stack([first ^ action, first], axis=1), jnp.int8),
+        jnp.array(time == HORIZON - 1),
+    )
+
+
+def buffer(rows):
+    size = jnp.array(rows.action.shape[0], jnp.int32)
+    return Replay(rows, size, jnp.array(0, jnp.int32))
+
+
+def ensemble(seed=0, conditioning="gate"):
+    """Members with weights from numpy, which costs no compilation."""
+    rng = np.random.default_rng(seed)
+    shapes = eqx.filter_eval_shape(
+        lambda key: make_ensemble(
+            lambda key: BernoulliDynamics(BITS, ACTIONS, HORIZON, 16, conditioning, key=key), MEMBERS, key
+        ),
+        jax.random.key(0),
+    )
+    return jax.tree.map(lambda leaf: jnp.array(rng.normal(0.0, 0.5, leaf.shape), jnp.float32), shapes)
+
+
+@eqx.filter_jit
+def losses(members, rows):
+    return eqx.filter_vmap(lambda member: jnp.mean(jax.vmap(member.loss)(rows)))(members)
+
+
+@eqx.filter_jit
+def predictions(members, rows):
+    return eqx.filter_vmap(lambda member: jax.vmap(member)(rows.obs, rows.action, rows.time))(members)
+
+
+def flat(tree):
+    """The weights of each member as one row."""
+    return np.concatenate([np.reshape(leaf, (MEMBERS, -1)) for leaf in jax.tree.leaves(tree)], axis=1)
+
+
+@pytest.mark.parametrize("conditioning", ["input", "gate"])
+def test_learns_a_deterministic_table(conditioning):
+    rows, start = table(), ensemble(conditioning=conditioning)
+    models, loss = fit(make_model_set(start, PLAIN), buffer(rows), jax.random.key(1), PLAIN)
+    before, after = np.asarray(losses(start, rows)), np.asarray(losses(models.members, rows))
+    assert np.all(after < 0.1)
+    assert np.all(after < before / 10)
+    assert float(loss) == pytest.approx(after.mean(), abs=0.1)
+    predicted = predictions(models.members, rows)
+    for e in range(MEMBERS):
+        np.testing.assert_array_equal(np.round(predicted.obs[e]), rows.next_obs)
+        np.testing.assert_allclose(predicted.reward[e], rows.reward, atol=0.25)
+        np.testing.assert_array_equal(predicted.termination[e] > 0.5, rows.terminated)
+
+
+def test_the_anchor_is_the_start_and_does_not_move():
+    start = ensemble()
+    models, _ = fit(make_model_set(start, PLAIN), buffer(table()), jax.random.key(1), PLAIN)
+    np.testing.assert_array_equal(flat(models.anchor), flat(start))
+    assert np.abs(flat(models.members) - flat(start)).max() > 0.1
+
+
+def test_members_see_different_minibatches():
+    """Members that start as one part ways over a table, and stay one where every minibatch is the same row."""
+    one = ensemble()
+    same = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[:1], leaf.shape), one)
+    rows = table()
+    apart, _ = fit(make_model_set(same, PLAIN), buffer(rows), jax.random.key(2), PLAIN)
+    weights = flat(apart.members)
+    assert min(np.abs(weights[i] - weights[j]).max() for i, j in [(0, 1), (0, 2), (1, 2)]) > 1e-3
+    repeated = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[3:4], leaf.shape), rows)
+    together, _ = fit(make_model_set(same, PLAIN), buffer(repeated), jax.random.key(2), PLAIN)
+    weights = flat(together.members)
+    np.testing.assert_allclose(weights, np.broadcast_to(weights[:1], weights.shape), atol=1e-6)
+    assert np.abs(weights - flat(same)).max() > 1e-3
+
+
+def test_a_huge_prior_weight_holds_members_at_their_anchor():
+    """Adam's steps are 0.01 whatever the gradient: a held member jitters by a few of them, a free one walks off."""
+    start = ensemble()
+    held_settings = PLAIN._replace(prior_weight=1e6)
+    held, _ = fit(make_model_set(start, held_settings), buffer(table()), jax.random.key(3), held_settings)
+    free, _ = fit(make_model_set(start, PLAIN), buffer(table()), jax.random.key(3), PLAIN)
+    assert np.abs(flat(held.members) - flat(start)).max() < 0.05
+    assert np.abs(flat(free.members) - flat(start)).max() > 0.3
+
+
+def test_a_huge_prior_weight_brings_a_displaced_member_back():
+    start = ensemble()
+    settings = PLAIN._replace(prior_weight=1e6)
+    displaced = jax.tree.map(lambda leaf: leaf + 0.5, start)
+    models = make_model_set(start, settings)._replace(members=displaced)
+    back, _ = fit(models, buffer(table()), jax.random.key(3), settings)
+    assert np.abs(flat(back.members) - flat(start)).max() < 0.1
+
+
+def test_the_gradient_is_that_of_likelihood_and_prior():
+    """∇ (nll + w/N · distance), with N the examples held: read off Adam's first moment after one update."""
+    weight, e = 4.0, 1
+    rows = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[5:6], leaf.shape), table())
+    settings = PLAIN._replace(updates=1, prior_weight=weight, clip=1e9)
+    start = ensemble(seed=2)
+    models = make_model_set(ensemble(), settings)._replace(members=start)
+    after, loss = fit(models, buffer(rows), jax.random.key(4), settings)
+    member, anchor = (jax.tree.map(lambda leaf: leaf[e], tree) for tree in (start, models.anchor))
+
+    @eqx.filter_jit
+    @eqx.filter_grad
+    def gradient(member):
+        nll = jnp.mean(jax.vmap(member.loss)(rows))
+        return nll + weight / rows.action.shape[0] * _distance_to_anchor(member, anchor)
+
+    moments = optax.tree_utils.tree_get(after.optimiser, "mu")
+    for expected, moment in zip(jax.tree.leaves(gradient(member)), jax.tree.leaves(moments), strict=True):
+        np.testing.assert_allclose(moment[e] / 0.1, expected, rtol=1e-3, atol=1e-4)
+    assert float(loss) == pytest.approx(
+        float(np.mean(losses(start, rows))), rel=1e-4
+    )  # without the prior's term
+
+
+def test_distance_to_anchor_and_its_gradient_against_differences():
+    member, anchor = (jax.tree.map(lambda leaf: leaf[0], ensemble(seed)) for seed in (1, 2))
+    deviation = anchor.prior_deviation()
+    slow = 0.0
+    for w, w0, sd in zip(
+        *(map(np.asarray, jax.tree.leaves(t)) for t in (member, anchor, deviation)), strict=True
+    ):
+        for index in np.ndindex(w.shape):
+            slow += 0.5 * ((float(w[index]) - float(w0[index])) / float(sd[index])) ** 2
+    assert float(_distance_to_anchor(member, anchor)) == pytest.approx(slow, rel=1e-5)
+    assert float(_distance_to_anchor(anchor, anchor)) == 0.0
+
+    weights, unravel = jax.flatten_util.ravel_pytree(member)
+    distance = jax.jit(lambda flat: _distance_to_anchor(unravel(flat), anchor))
+    step = 0.1  # the distance is quadratic, so central differences are exact at any step
+    some = np.random.default_rng(0).choice(weights.size, 100, replace=False)
+    shifts = step * np.eye(weights.size, dtype=np.float32)[some]
+    differences = (jax.vmap(distance)(weights + shifts) - jax.vmap(distance)(weights - shifts)) / (2 * step)
+    np.testing.assert_allclose(jax.grad(distance)(weights)[some], differences, rtol=1e-2, atol=1e-2)

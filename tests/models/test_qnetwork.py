@@ -1,0 +1,139 @@
+"""The value network and its training step against numpy."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from e3rl.models.qnetwork import QNetwork, QSettings, make_q_state, update_q
+
+INPUTS, ACTIONS, HORIZON, WIDTH = 3, 2, 4, 6
+HARD = QSettings(0.1, 10.0, 0.0, 3)
+
+step = eqx.filter_jit(update_q)
+
+
+def make(heads=True, seed=0):
+    """A network with weights from numpy, which costs no compilation."""
+    rng = np.random.default_rng(seed)
+    shapes = eqx.filter_eval_shape(QNetwork, INPUTS, ACTIONS, HORIZON, WIDTH, heads, key=jax.random.key(0))
+    return jax.tree.map(lambda leaf: jnp.array(rng.normal(0.0, 0.5, leaf.shape), jnp.float32), shapes)
+
+
+def constant(bias):
+    """A network that is its last layer's bias, one row a time step."""
+    zeros = jax.tree.map(jnp.zeros_like, make())
+    return eqx.tree_at(lambda q: q.head_bias, zeros, jnp.array(bias))
+
+
+@pytest.mark.parametrize("heads", [True, False])
+def test_values_are_those_of_the_network_written_out(heads):
+    q = make(heads)
+    values = jax.jit(jax.vmap(q, in_axes=(None, 0)))(jnp.array([1, 0, 1], jnp.int8), jnp.arange(HORIZON))
+    w = jax.tree.map(np.asarray, q)
+    for t in range(HORIZON):
+        x = np.maximum(w.observe @ (np.array([1, 0, 1]) - 0.5) + w.clock[t], 0)
+        x = np.maximum(w.hidden @ x + w.hidden_bias, 0)
+        head = t if heads else 0
+        np.testing.assert_allclose(values[t], w.head[head] @ x + w.head_bias[head], atol=1e-6)
+    assert w.head.shape[0] == (HORIZON if heads else 1)
+    assert len(np.unique(values)) == values.size
+
+
+@pytest.mark.parametrize("heads", [True, False])
+@pytest.mark.parametrize("time", [HORIZON, HORIZON + 3])
+def test_values_past_the_horizon_are_zero(heads, time):
+    q = eqx.tree_at(lambda q: q.head_bias, make(heads), replace_fn=lambda bias: bias + 7.0)
+    assert float(q(jnp.ones(INPUTS), jnp.array(HORIZON - 1))[0]) > 5.0
+    np.testing.assert_array_equal(q(jnp.ones(INPUTS), jnp.array(time)), 0.0)
+
+
+def test_seeds_start_from_different_networks():
+    build = jax.jit(lambda key: QNetwork(INPUTS, ACTIONS, HORIZON, WIDTH, True, key=key))
+    first, second = build(jax.random.key(0)), build(jax.random.key(1))
+    for name in ("observe", "clock", "hidden", "head"):
+        assert not np.any(np.isclose(getattr(first, name), getattr(second, name)))
+
+
+def huber(error):
+    size = np.abs(error)
+    return np.where(size <= 1, 0.5 * size**2, size - 0.5)
+
+
+class NumpyAdam:
+    """Adam with its gradient clipped by norm, the plain way."""
+
+    def __init__(self, rate, clip):
+        self.rate, self.clip, self.t, self.m, self.v = rate, clip, 0, 0.0, 0.0
+
+    def __call__(self, weights, gradient):
+        norm = np.linalg.norm(gradient)
+        gradient = gradient * min(1.0, self.clip / norm)
+        self.t += 1
+        self.m = 0.9 * self.m + 0.1 * gradient
+        self.v = 0.999 * self.v + 0.001 * gradient**2
+        m, v = self.m / (1 - 0.9**self.t), self.v / (1 - 0.999**self.t)
+        return weights - self.rate * m / (np.sqrt(v) + 1e-8)
+
+
+@pytest.mark.parametrize("clip", [10.0, 0.2])
+def test_update_is_a_huber_step_of_adam(clip):
+    """On a network that is only its bias the gradient is known: the errors cut to ±1, weighted, averaged."""
+    settings = HARD._replace(clip=clip, target_period=1000)
+    state = make_q_state(constant(np.zeros((HORIZON, ACTIONS))), settings)
+    obs = jnp.array([[1, 0, 0], [0, 1, 0], [1, 1, 1]], jnp.int8)
+    time = np.array([0, 0, 2])
+    targets = np.array([[2.0, 0.3], [0.5, -9.0], [-0.2, 0.1]])
+    weights = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 2.0]])
+    bias, adam = np.zeros((HORIZON, ACTIONS)), NumpyAdam(0.1, clip)
+    for turn in range(4):
+        error = bias[time] - targets
+        expected = np.sum(weights * huber(error)) / np.sum(weights)
+        gradient = np.zeros_like(bias)
+        np.add.at(gradient, time, weights * np.clip(error, -1, 1) / np.sum(weights))
+        bias = adam(bias, gradient)
+        state, loss = step(state, obs, jnp.array(time), jnp.array(targets), jnp.array(weights), settings)
+        assert float(loss) == pytest.approx(expected, rel=1e-5)
+        if turn == 0:  # by hand: (1.5 + 0.045 + 0.125 + 2 · 0.005) / 5
+            assert float(loss) == pytest.approx(0.336, rel=1e-5)
+        np.testing.assert_allclose(state.online.head_bias, bias, atol=1e-5)
+    np.testing.assert_array_equal(state.online.head_bias[1], 0.0)  # a time step that was not in the batch
+    assert int(state.updates) == 4
+
+
+@pytest.fixture(scope="module")
+def batch():
+    key = jax.random.key(8)
+    obs = jax.random.bernoulli(key, shape=(5, INPUTS)).astype(jnp.int8)
+    targets = jax.random.normal(key, (5, ACTIONS))
+    return obs, jnp.arange(5, dtype=jnp.int32) % HORIZON, targets, jnp.ones_like(targets)
+
+
+def same(a, b):
+    return all(bool(jnp.all(x == y)) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+def test_hard_copies_happen_every_period_and_only_then(batch):
+    state = make_q_state(make(), HARD)
+    assert same(state.online, state.target)
+    copied = state.online
+    for update in range(1, 8):
+        state, _ = step(state, *batch, HARD)
+        assert not same(state.online, copied)
+        if update % 3 == 0:
+            copied = state.online
+        assert same(state.target, copied)
+
+
+def test_polyak_moves_the_target_a_share_of_the_way(batch):
+    settings = HARD._replace(target_rate=0.25)
+    state = make_q_state(make(), settings)
+    for _ in range(4):
+        old = state.target
+        state, _ = step(state, *batch, settings)
+        for before, after, online in zip(
+            *map(jax.tree.leaves, (old, state.target, state.online)), strict=True
+        ):
+            np.testing.assert_allclose(after, 0.75 * before + 0.25 * online, atol=1e-6)
+    assert not same(state.online, state.target)

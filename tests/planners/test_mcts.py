@@ -1,0 +1,361 @@
+"""Tree search over an ensemble against a plain-Python search, brute force, and a tree written out."""
+
+import json
+import math
+from pathlib import Path
+from unittest import mock
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+from e3rl.models.base import AbstractDynamics, Prediction
+from e3rl.models.qnetwork import QNetwork
+from e3rl.planners import mcts
+from e3rl.planners.mcts import MctsSettings
+
+BITS, ACTIONS, HORIZON, MEMBERS = 2, 2, 3, 2
+STATES = 2**BITS
+SCALE = 0.5
+GOLDEN = Path(__file__).parents[1] / "golden" / "mcts_tree.json"
+SETTINGS = MctsSettings(
+    playouts=40, particles=4, exploration=1.0, leaf="zero", choice="mean", common_noise=True,
+    from_samples=True, distance="marginal", reward_scale=SCALE, horizon=HORIZON, actions=ACTIONS,
+)  # fmt: skip
+OWN_DICE = SETTINGS._replace(common_noise=False, choice="best")
+BELIEFS = OWN_DICE._replace(from_samples=False, choice="visits")
+
+
+class TableDynamics(AbstractDynamics):
+    """Predictions looked up by (time, state, action); a state is its bits read as a number, lowest first."""
+
+    obs: Float[Array, "H S A D"]
+    reward: Float[Array, "H S A"]
+    termination: Float[Array, "H S A"]
+
+    def __call__(self, obs, action, time):
+        state = jnp.sum(obs.astype(jnp.int32) * 2 ** jnp.arange(BITS, dtype=jnp.int32))
+        at = (time, state, action)
+        return Prediction(self.obs[at], self.reward[at], self.termination[at])
+
+    def draw(self, prediction, uniform):
+        return (uniform < prediction.obs).astype(jnp.float32)
+
+    def loss(self, row):
+        raise NotImplementedError
+
+    def prior_deviation(self):
+        raise NotImplementedError
+
+
+def tables(obs, reward, termination):
+    return TableDynamics(*(jnp.array(leaf, jnp.float32) for leaf in (obs, reward, termination)))
+
+
+def bits_of(state):
+    return [(state >> i) & 1 for i in range(BITS)]
+
+
+@eqx.filter_jit
+def search(ensemble, value, obs, time, key, mode, settings):
+    """`mcts.plan` and the tree that it searched."""
+    trees = []
+    original = mcts.mctx.search
+
+    def recorded(*args, **kwargs):
+        trees.append(original(*args, **kwargs))
+        return trees[0]
+
+    # mctx averages with integer counts, which strict promotion forbids.
+    with mock.patch.object(mcts.mctx, "search", recorded), jax.numpy_dtype_promotion("standard"):
+        plan = mcts.plan(ensemble, value, obs, time, key, mode, settings)
+    return plan, trees[0]
+
+
+@jax.jit
+def batched_best_sequence(tree):
+    return mcts.best_sequence(tree)
+
+
+def best_sequence(tree):
+    return np.asarray(batched_best_sequence(jax.tree.map(lambda leaf: leaf[None], tree)))
+
+
+def run(ensemble, settings=SETTINGS, mode="explore", value=None, state=0, time=0, seed=0):
+    plan, tree = search(
+        ensemble,
+        value,
+        jnp.array(bits_of(state), jnp.int8),
+        jnp.array(time),
+        jax.random.key(seed),
+        mode,
+        settings,
+    )
+    return plan, jax.tree.map(lambda leaf: np.asarray(leaf)[0], tree)
+
+
+@pytest.fixture(scope="module")
+def certain():
+    """Members that are sure of the next state, each of its own; rewards and endings are any numbers."""
+    rng = np.random.default_rng(0)
+    shape = (MEMBERS, HORIZON, STATES, ACTIONS)
+    return tables(rng.integers(0, 2, (*shape, BITS)), rng.uniform(-1, 1, shape), rng.uniform(0, 0.4, shape))
+
+
+@pytest.fixture(scope="module")
+def network():
+    rng = np.random.default_rng(1)
+    shapes = eqx.filter_eval_shape(QNetwork, BITS, ACTIONS, HORIZON, 4, True, key=jax.random.key(0))
+    return jax.tree.map(lambda leaf: jnp.array(rng.normal(0.0, 0.7, leaf.shape), jnp.float32), shapes)
+
+
+class SlowSearch:
+    """UCT with dictionaries and loops. Untried actions come in any order; that order is read off the fast tree."""
+
+    def __init__(self, ensemble, fast, state, time, mode, leaf_value):
+        self.tables = [np.asarray(leaf, float) for leaf in jax.tree.leaves(ensemble)]
+        self.mode, self.leaf_value, self.fast = mode, leaf_value, fast
+        self.nodes = {0: {"states": [state] * MEMBERS, "time": time, "children": {}, "returns": [0.0]}}
+        for playout in range(SETTINGS.playouts):
+            self.play(playout + 1)
+
+    def step(self, node, action):
+        """Next states, reward and the chance to go on, by the tables."""
+        obs, reward, end = self.tables
+        t = min(node["time"], HORIZON - 1)  # steps past the end happen in mctx's tree but count for nothing
+        at = [(e, t, node["states"][e], action) for e in range(MEMBERS)]
+        after = [sum(int(bit) << i for i, bit in enumerate(obs[index])) for index in at]
+        if self.mode == "explore":
+            gained = max(
+                2 * np.abs(obs[i] - obs[j]).sum() + SCALE * abs(reward[i] - reward[j]) for i in at for j in at
+            )
+        else:
+            gained = np.mean([reward[i] for i in at])
+        onwards = 1 - np.mean([end[i] for i in at]) if node["time"] + 1 < HORIZON else 0.0
+        return after, gained, onwards
+
+    def play(self, new):
+        path, index, depth = [], 0, 0
+        while True:
+            node = self.nodes[index]
+            untried = [a for a in range(ACTIONS) if a not in node["children"]]
+            if untried:
+                action = int(self.fast.action_from_parent[new])
+                assert int(self.fast.parents[new]) == index
+                assert action in untried
+                after, gained, onwards = self.step(node, action)
+                self.nodes[new] = {"states": after, "time": node["time"] + 1, "children": {}, "returns": []}
+                node["children"][action] = {"node": new, "visits": 0, "reward": gained, "onwards": onwards}
+            else:
+                action = self.best(node)
+            path.append((index, action))
+            index, depth = node["children"][action]["node"], depth + 1
+            if untried or depth == HORIZON:
+                break
+        if not untried:
+            assert int(self.fast.parents[new]) == -1  # a leaf at the depth limit is visited again
+        value = self.leaf_value(self.nodes[index])
+        self.nodes[index]["returns"] = [value] if not untried else self.nodes[index]["returns"] + [value]
+        for index, action in reversed(path):
+            child = self.nodes[index]["children"][action]
+            child["visits"] += 1
+            value = child["reward"] + child["onwards"] * value
+            self.nodes[index]["returns"].append(value)
+
+    def q(self, edge):
+        return edge["reward"] + edge["onwards"] * np.mean(self.nodes[edge["node"]]["returns"])
+
+    def best(self, node):
+        visits = 1 + sum(edge["visits"] for edge in node["children"].values())
+        scores = [
+            self.q(node["children"][a])
+            + SETTINGS.exploration * math.sqrt(math.log(visits) / node["children"][a]["visits"])
+            for a in range(ACTIONS)
+        ]
+        first, second = sorted(scores, reverse=True)[:2]
+        assert first - second > 1e-5  # no tie: both searches must decide alike
+        return int(np.argmax(scores))
+
+
+def particle_value(network):
+    """max_a of the mean over members of Q(s_e, a); certain members have all their particles in one place."""
+    evaluate = jax.jit(lambda obs, time: network(obs, time))
+
+    def value(node):
+        rows = [evaluate(jnp.array(bits_of(s), jnp.int8), jnp.array(node["time"])) for s in node["states"]]
+        return float(np.max(np.mean(rows, axis=0)))
+
+    return value
+
+
+@pytest.mark.parametrize(
+    ("mode", "leaf", "time"),
+    [("explore", "zero", 0), ("exploit", "zero", 0), ("exploit", "value", 0), ("explore", "value", 1)],
+)
+def test_the_whole_search_is_that_of_plain_python(certain, network, mode, leaf, time):
+    settings = SETTINGS._replace(leaf=leaf)
+    plan, tree = run(certain, settings, mode, network, state=1, time=time)
+    leaf_value = particle_value(network) if leaf == "value" else lambda node: 0.0
+    slow = SlowSearch(certain, tree, 1, time, mode, leaf_value)
+    for index, node in slow.nodes.items():
+        assert tree.node_values[index] == pytest.approx(np.mean(node["returns"]), abs=1e-4)
+        for action in range(ACTIONS):
+            edge = node["children"].get(action)
+            assert tree.children_index[index, action] == (edge["node"] if edge else -1)
+            assert tree.children_visits[index, action] == (edge["visits"] if edge else 0)
+            if edge:
+                assert tree.children_rewards[index, action] == pytest.approx(edge["reward"], abs=1e-5)
+                assert tree.children_discounts[index, action] == pytest.approx(edge["onwards"], abs=1e-5)
+        for e, state in enumerate(node["states"]):
+            np.testing.assert_array_equal(
+                tree.embeddings.particles[index, e], [bits_of(state)] * settings.particles
+            )
+    root = slow.nodes[0]
+    assert int(plan.action) == int(np.argmax([slow.q(root["children"][a]) for a in range(ACTIONS)]))
+    assert float(plan.value) == pytest.approx(np.mean(root["returns"][1:]), abs=1e-4)  # less the empty start
+
+
+def test_visits_add_up(certain, network):
+    _, tree = run(certain, SETTINGS._replace(leaf="value"), "exploit", network)
+    assert tree.children_visits[0].sum() == SETTINGS.playouts
+    for node in range(SETTINGS.playouts + 1):
+        children = tree.children_visits[node]
+        if children.sum() > 0:  # its own first visit and one for every visit below
+            assert tree.node_visits[node] == 1 + children.sum()
+            q = tree.children_rewards[node] + tree.children_discounts[node] * tree.children_values[node]
+            mean = (tree.raw_values[node] + np.dot(children, q)) / tree.node_visits[node]
+            assert tree.node_values[node] == pytest.approx(mean, abs=1e-4)
+
+
+def paths_to(tree):
+    """Every node's actions from the root, by following children down."""
+    found, queue = {0: []}, [0]
+    while queue:
+        node = queue.pop()
+        for action, child in enumerate(tree.children_index[node]):
+            if child != -1:
+                found[int(child)] = [*found[node], action]
+                queue.append(int(child))
+    return found
+
+
+@pytest.mark.parametrize("mode", ["explore", "exploit"])
+def test_best_sequence_is_the_best_of_all_paths(certain, network, mode):
+    _, tree = run(certain, SETTINGS._replace(leaf="value"), mode, network, state=2)
+    best = np.full(ACTIONS, -np.inf)
+    for end, actions in paths_to(tree).items():
+        node, total, weight = 0, 0.0, 1.0
+        for action in actions:
+            total += weight * tree.children_rewards[node, action]
+            weight *= tree.children_discounts[node, action]
+            node = tree.children_index[node, action]
+        assert node == end
+        if actions:
+            best[actions[0]] = max(best[actions[0]], total + weight * tree.raw_values[end])
+    np.testing.assert_allclose(best_sequence(tree), best, atol=1e-5)
+
+
+def narrow(sequence):
+    """Identical coin-flipping members that part, in prediction and reward, at the end of one action sequence only.
+
+    State 1 means on the path, state 0 off it.
+    """
+    shape = (MEMBERS, HORIZON, STATES, ACTIONS)
+    obs, reward = np.zeros((*shape, BITS)), np.zeros(shape)
+    obs[..., 1] = 0.5  # a coin that says nothing
+    for t, action in enumerate(sequence):
+        for state in (1, 3):
+            if t < HORIZON - 1:
+                obs[:, t, state, action, 0] = 1.0
+            else:
+                obs[1, t, state, action, 0] = 1.0
+                reward[:, t, state, action] = 1.0
+    return tables(obs, reward, np.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    ("mode", "leaf"),
+    [
+        ("explore", "zero"),
+        ("exploit", "zero"),
+        ("exploit", "rollout"),
+        ("explore", "value"),
+        ("exploit", "value"),
+    ],
+)
+def test_plan_finds_the_one_sequence_that_pays(network, leaf, mode):
+    """Three ways to choose read one tree; with a value for a leaf, one that knows nothing."""
+    blank = jax.tree.map(jnp.zeros_like, network)
+    for sequence in [(0, 1, 1), (1, 0, 1)]:
+        plan, tree = run(narrow(sequence), SETTINGS._replace(leaf=leaf), mode, blank, state=1)
+        assert int(plan.action) == sequence[0]
+        assert np.argmax(tree.children_visits[0]) == sequence[0]
+        assert np.argmax(best_sequence(tree)) == sequence[0]
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, OWN_DICE, BELIEFS], ids=lambda settings: settings.choice)
+@pytest.mark.parametrize("state", [0, 3])
+def test_each_choice_reads_its_own_statistic(certain, network, settings, state):
+    plan, tree = run(certain, settings, value=network, state=state)
+    q = tree.children_rewards[0] + tree.children_discounts[0] * tree.children_values[0]
+    scores = {"best": best_sequence(tree), "mean": q, "visits": tree.children_visits[0]}
+    assert int(plan.action) == int(np.argmax(scores[settings.choice]))
+
+
+def test_common_noise_leaves_identical_members_nothing_to_disagree_about(network):
+    """Rewards are eighths and particles four, so that means are exact and zero is zero."""
+    rng = np.random.default_rng(2)
+    shape = (1, HORIZON, STATES, ACTIONS)
+    one = tables(rng.uniform(0.2, 0.8, (*shape, BITS)), rng.integers(0, 8, shape) / 8, np.zeros(shape))
+    twins = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (MEMBERS, *leaf.shape[1:])), one)
+    shared, tree = run(twins, value=network)
+    assert float(shared.value) == 0.0
+    assert np.all(tree.children_rewards == 0.0)
+    np.testing.assert_array_equal(tree.embeddings.particles[:, 0], tree.embeddings.particles[:, 1])
+    assert len(np.unique(tree.embeddings.particles[1:], axis=0)) > 1
+
+    sampled, noisy = run(twins, OWN_DICE, value=network)
+    assert float(sampled.value) > 0.3
+    assert np.all(noisy.children_rewards[0] > 0.0)
+    believed, calm = run(twins, BELIEFS, value=network)
+    assert np.all(
+        calm.children_rewards[0] == 0.0
+    )  # from one state, one belief; later their particles are elsewhere
+    assert float(believed.value) < float(sampled.value)
+
+
+@pytest.mark.parametrize("leaf", ["zero", "rollout"])
+@pytest.mark.parametrize("time", [0, 2])
+def test_nothing_is_earned_past_the_horizon(network, leaf, time):
+    """A reward of 1 at every step: no tree, however deep, finds more than the steps that are left."""
+    shape = (MEMBERS, HORIZON, STATES, ACTIONS)
+    paid = tables(np.full((*shape, BITS), 0.5), np.ones(shape), np.zeros(shape))
+    plan, tree = run(paid, SETTINGS._replace(leaf=leaf), "exploit", network, time=time)
+    left = HORIZON - time
+    assert best_sequence(tree).max() == pytest.approx(left, rel=1e-6)
+    if leaf == "rollout":  # every playout runs to the end, so every one earns the same
+        assert float(plan.value) == pytest.approx(left, rel=1e-5)
+        for node, actions in paths_to(tree).items():
+            if actions:
+                assert tree.raw_values[node] == pytest.approx(max(left - len(actions), 0))
+
+
+def test_endings_weigh_what_follows_them(network):
+    """With chance ½ to end at each step a reward of 1 a step is worth 1 + ½ + ¼."""
+    shape = (MEMBERS, HORIZON, STATES, ACTIONS)
+    paid = tables(np.full((*shape, BITS), 0.5), np.ones(shape), np.full(shape, 0.5))
+    plan, _ = run(paid, SETTINGS._replace(leaf="rollout"), "exploit", network)
+    assert float(plan.value) == pytest.approx(1.75, rel=1e-5)
+
+
+def test_golden_tree(certain, network):
+    """A small tree as it was when it was checked against the plain-Python search."""
+    _, tree = run(certain, mode="exploit", value=network, state=1)
+    golden = json.loads(GOLDEN.read_text())
+    assert tree.parents.tolist() == golden["parents"]
+    assert tree.action_from_parent.tolist() == golden["actions"]
+    assert tree.node_visits.tolist() == golden["visits"]
+    np.testing.assert_allclose(tree.node_values, golden["values"], atol=1e-4)
