@@ -15,8 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("envs",)
-PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium")
+BENCHMARKS = ("envs", "neural")
+PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "mctx", "torch")
 
 
 def pin_to_one_cpu() -> int | None:
@@ -47,6 +47,13 @@ def git_commit() -> str | None:
     return done.stdout.strip() or None if done.returncode == 0 else None
 
 
+def version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:  # torch is an extra
+        return None
+
+
 def main(names: list[str]) -> int:
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
@@ -64,8 +71,7 @@ def main(names: list[str]) -> int:
             "cpu": cpu_model(),
             "cpus_used": "all" if pinned is None else 1,
             "python": platform.python_version(),
-            "versions": {"e3rl": e3rl.__version__}
-            | {name: importlib.metadata.version(name) for name in PACKAGES},
+            "versions": {"e3rl": e3rl.__version__} | {name: version(name) for name in PACKAGES},
             "commit": git_commit(),
         },
     }

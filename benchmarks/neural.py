@@ -1,0 +1,282 @@
+"""Neural-E³'s kernels at the paper's sizes: planning, model updates, DQN updates, beside plain eager PyTorch.
+
+The yardstick starts from the same weights and transitions and follows the same settings. Both sides draw their own
+random numbers inside the measured time. Further rows have no yardstick: how planning grows with H, K, E and the number
+of playouts, and what an epoch costs for several seeds, mapped one after the other or vmapped.
+"""
+
+import dataclasses
+import functools
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from timing import seconds, sgemm_rate
+
+from e3rl.envs.base import rollout, uniform_policy
+from e3rl.envs.lock import CombinationLock
+from e3rl.exploit.dqn import fit_dqn
+from e3rl.models.bernoulli import BernoulliDynamics
+from e3rl.models.ensemble import Ensemble, make_ensemble
+from e3rl.models.fit import ModelSet, make_model_set, update_model_set
+from e3rl.models.qnetwork import QNetwork, QState, make_q_state
+from e3rl.neural.config import CONFIGS, NeuralE3Config
+from e3rl.planners import mcts
+from e3rl.planners.value import fit_value, greedy
+from e3rl.replay import Replay
+
+try:
+    import eager_torch
+    import torch
+except ModuleNotFoundError:
+    torch = None
+    print(
+        "e3rl: torch is not installed, so the rows have no yardstick: pip install -e '.[bench]'",
+        file=sys.stderr,
+    )
+
+CONFIG = {
+    "unit": "seconds per planning call, 100 model updates, 1000 DQN updates, epoch of all seeds; median of the repeats",
+    "settings": "paper-lock-h10",
+    "horizon": 10,
+    "transitions": 1_000,
+    "dqn_updates": 1_000,
+    "repeats": 5,
+    "growth": {"H": [5, 20], "K": [25, 400], "E": [2, 10], "playouts": [50, 400]},
+    "growth_repeats": 3,
+    "seeds": [1, 2, 4],
+    "seeds_playouts": 20,
+    "seed": 0,
+}
+PAPER = CONFIGS[CONFIG["settings"]]
+EAGER = "eager PyTorch"
+SETTING = {"K": "particles", "playouts": "playouts"}
+
+
+class Problem:
+    """An antishaped lock, fresh networks and a replay buffer of uniformly random play."""
+
+    def __init__(self, config: NeuralE3Config, horizon: int):
+        self.config = config
+        self.env = env = CombinationLock(horizon, antishaped=True)
+        self.bits = env.observation_space.shape[0]
+
+    def filled(self, key: jax.Array) -> Self:
+        self.models, self.value, self.replay, self.start = eqx.filter_jit(self.make)(key)
+        return self
+
+    def make(self, key: jax.Array) -> tuple[ModelSet, QState, Replay, jax.Array]:
+        config, env = self.config, self.env
+        key_models, key_value, key_play = jax.random.split(key, 3)
+        members = make_ensemble(self._member, config.ensemble_size, key_models)
+        heads = config.planner == "value" and config.value_heads
+        network = QNetwork(self.bits, env.num_actions, env.horizon, config.hidden, heads, key=key_value)
+        keys = jax.random.split(key_play, CONFIG["transitions"] // env.horizon)
+        episodes = jax.vmap(lambda key: rollout(env, uniform_policy(env.num_actions), key))(keys)
+        replay = Replay.empty(2 * CONFIG["transitions"], episodes.obs[0, 0]).append(episodes)
+        models = make_model_set(members, config.fit(self.bits))
+        return models, make_q_state(network, config.dqn(1).q), replay, episodes.obs[0, 0]
+
+    def _member(self, key: jax.Array) -> BernoulliDynamics:
+        env, config = self.env, self.config
+        return BernoulliDynamics(
+            self.bits, env.num_actions, env.horizon, config.hidden, config.conditioning, config.mean_over_bits,
+            key=key,
+        )  # fmt: skip
+
+
+@eqx.filter_jit
+def plan(
+    members: Ensemble, value: QNetwork, obs: jax.Array, key: jax.Array, settings: mcts.MctsSettings
+) -> Any:
+    return mcts.plan(members, value, obs, jnp.array(0, jnp.int32), key, "explore", settings)
+
+
+def layer_flops(inputs: int, width: int, outputs: int) -> int:
+    """Of one row through two hidden layers."""
+    return 2 * (inputs * width + width * width + width * outputs)
+
+
+def update_flops(inputs: int, width: int, outputs: int) -> int:
+    """Forward, gradient of the weights, gradient of all activations but the input."""
+    return 2 * layer_flops(inputs, width, outputs) + layer_flops(0, width, outputs)
+
+
+def blocked(function: Callable[..., Any], *args: Any) -> Callable[[], Any]:
+    return lambda: jax.block_until_ready(function(*args))
+
+
+def row(name: str, times: dict[str, dict[str, float]], **more: Any) -> dict[str, Any]:
+    own, theirs = times["ours"], times.get("eager")
+    return {
+        "name": f"neural/{name}",
+        "ours_s": own["median"],
+        "yardstick": EAGER if theirs else None,
+        "yardstick_s": theirs["median"] if theirs else None,
+        "ratio": theirs["median"] / own["median"] if theirs else None,
+        "ours_best_s": own["best"],
+        "yardstick_best_s": theirs["best"] if theirs else None,
+    } | more
+
+
+def against_bound(flops: float, own: dict[str, float], sgemm: float) -> dict[str, float]:
+    """The time that the matrix products alone would take at the machine's sgemm rate, and how near we are to it."""
+    return {"bound_s": flops / sgemm, "sgemm_fraction": flops / sgemm / own["median"]}
+
+
+def planning(problem: Problem, sgemm: float) -> Iterator[dict]:
+    config, env, key = problem.config, problem.env, jax.random.key(CONFIG["seed"])
+    members, value = problem.models.members, problem.value.online
+    for leaf in ("zero", "value", "rollout"):
+        for noise in ("fresh", "common"):
+            settings = config.mcts(env.horizon, env.num_actions, leaf)
+            settings = settings._replace(common_noise=noise == "common")
+            runs = {"ours": blocked(plan, members, value, problem.start, key, settings)}
+            search = None
+            if torch is not None:
+                models, q = eager_torch.dynamics(members), eager_torch.q_network(value)
+                search = eager_torch.Search(models, q, settings)
+                obs = torch.tensor(np.asarray(problem.start, np.float32))
+                runs["eager"] = functools.partial(search.plan, obs, 0)
+                looped = eager_torch.Search(eager_torch.LoopedDynamics(models), q, settings)
+                runs["looped"] = functools.partial(looped.plan, obs, 0)
+            times = seconds(runs, CONFIG["repeats"])
+            steps = config.playouts if leaf != "rollout" else search and search.model_steps / search.calls
+            more: dict[str, Any] = {"model_steps": steps}
+            if steps:
+                particles = config.ensemble_size * config.particles
+                flops = steps * particles * layer_flops(problem.bits, config.hidden, problem.bits + 2)
+                if leaf == "value":
+                    flops += steps * particles * layer_flops(problem.bits, config.hidden, env.num_actions)
+                more |= against_bound(flops, times["ours"], sgemm)
+            if "looped" in times:
+                more["members_in_a_loop_s"] = times["looped"]["median"]
+            yield row(f"plan/{leaf}/{noise}", times, **more)
+
+
+def model_updates(problem: Problem, sgemm: float) -> dict:
+    config, settings = problem.config, problem.config.fit(problem.bits)
+    ours = eqx.filter_jit(update_model_set)
+    runs = {"ours": blocked(ours, problem.models, problem.replay, jax.random.key(CONFIG["seed"]), settings)}
+    if torch is not None:
+        replay = eager_torch.replay(problem.replay)
+        for name, fused in (("eager", None), ("fused", True)):
+            models = eager_torch.dynamics(problem.models.members)
+            adam = torch.optim.Adam(models.parameters(), settings.learning_rate, fused=fused)
+            runs[name] = functools.partial(
+                eager_torch.fit_models, models, adam, replay, settings.updates, settings.batch, settings.clip
+            )
+    times = seconds(runs, CONFIG["repeats"])
+    rows = settings.updates * settings.batch * config.ensemble_size
+    more = against_bound(
+        rows * update_flops(problem.bits, config.hidden, problem.bits + 2), times["ours"], sgemm
+    )
+    if "fused" in times:
+        more["fused_adam_s"] = times["fused"]["median"]
+    return row(f"fit/{settings.updates}-updates", times, **more)
+
+
+def dqn_updates(problem: Problem, sgemm: float) -> dict:
+    config, settings = problem.config, problem.config.dqn(CONFIG["dqn_updates"])
+    ours = eqx.filter_jit(fit_dqn)
+    runs = {"ours": blocked(ours, problem.value, problem.replay, jax.random.key(CONFIG["seed"]), settings)}
+    if torch is not None:
+        replay = eager_torch.replay(problem.replay)
+        for name, fused in (("eager", None), ("fused", True)):
+            online, target = (eager_torch.q_network(problem.value.online) for _ in range(2))
+            adam = torch.optim.Adam(online.parameters(), settings.q.learning_rate, fused=fused)
+            runs[name] = functools.partial(
+                eager_torch.fit_dqn, online, target, adam, replay, settings.updates, settings.batch,
+                settings.discount, settings.q.clip, settings.q.target_period,
+            )  # fmt: skip
+    times = seconds(runs, CONFIG["repeats"])
+    shape = (problem.bits, config.hidden, problem.env.num_actions)
+    flops = settings.updates * settings.batch * (update_flops(*shape) + 2 * layer_flops(*shape))
+    more = against_bound(flops, times["ours"], sgemm)
+    if "fused" in times:
+        more["fused_adam_s"] = times["fused"]["median"]
+    return row(f"dqn/{settings.updates}-updates", times, **more)
+
+
+def growth(paper: Problem, base: float) -> Iterator[dict]:
+    """One planning call of the paper's settings with one number changed; `base` is the unchanged call's time."""
+    key = jax.random.key(CONFIG["seed"])
+
+    for letter, sizes in CONFIG["growth"].items():
+        for size in sizes:
+            problem = Problem(PAPER, size).filled(key) if letter == "H" else paper
+            members = problem.models.members
+            if letter == "E":  # the same members over again: what they predict does not change the time
+                index = jnp.arange(size) % PAPER.ensemble_size
+                members = jax.tree.map(operator.itemgetter(index), members)
+            settings = PAPER.mcts(problem.env.horizon, problem.env.num_actions)
+            settings = settings._replace(**{SETTING[letter]: size} if letter in SETTING else {})
+            run = blocked(plan, members, problem.value.online, problem.start, key, settings)
+            times = seconds({"ours": run}, CONFIG["growth_repeats"])
+            yield row(f"growth/{letter}={size}", times, over_paper=times["ours"]["median"] / base)
+
+
+def epoch(
+    problem: Problem, models: ModelSet, value: QState, replay: Replay, key: jax.Array
+) -> tuple[ModelSet, QState, Replay]:
+    """One exploration epoch of one seed: plan, one episode, model updates."""
+    config, env = problem.config, problem.env
+    key_value, key_play, key_fit = jax.random.split(key, 3)
+    if config.planner == "value":
+        settings = config.value(config.value_updates)
+        value, _ = fit_value(value, models.members, replay, key_value, "explore", settings, env.num_actions)
+
+    def act(key: jax.Array, obs: jax.Array, time: jax.Array) -> jax.Array:
+        if config.planner == "value":
+            return greedy(value, obs, time)
+        settings = config.mcts(env.horizon, env.num_actions)
+        return mcts.plan(models.members, value.online, obs, time, key, "explore", settings).action
+
+    episode = rollout(env, act, key_play)
+    replay = replay.append(jax.tree.map(lambda leaf: leaf[None], episode))
+    models, _ = update_model_set(models, replay, key_fit, config.fit(problem.bits))
+    return models, value, replay
+
+
+def seeds() -> Iterator[dict]:
+    """An epoch for several seeds in one program: `lax.map`, which takes them in turns, or `vmap`."""
+    short = dataclasses.replace(PAPER, playouts=CONFIG["seeds_playouts"])
+    for planner, config in (("value", CONFIGS["e3rl"]), ("mcts", short)):
+        problem = Problem(config, CONFIG["horizon"]).filled(jax.random.key(CONFIG["seed"]))
+        one = functools.partial(epoch, problem)
+        ways = {"map": mapped(one), "vmap": jax.vmap(one)}
+        for count in CONFIG["seeds"]:
+            # Same start, different keys: enough to time them.
+            start = (problem.models, problem.value, problem.replay)
+            lanes = jax.tree.map(functools.partial(repeat, count), start)
+            keys = jax.random.split(jax.random.key(CONFIG["seed"]), count)
+            runs = {how: blocked(eqx.filter_jit(way), *lanes, keys) for how, way in ways.items()}
+            if count == 1:
+                runs.pop("vmap")  # nothing to choose
+            for how, taken in seconds(runs, CONFIG["growth_repeats"]).items():
+                name = f"seeds/{planner}/{how}/x{count}"
+                yield row(name, {"ours": taken}, per_seed_s=taken["median"] / count)
+
+
+def repeat(count: int, leaf: jax.Array) -> jax.Array:
+    return jnp.repeat(leaf[None], count, axis=0)
+
+
+def mapped(one: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *lanes: jax.lax.map(lambda lane: one(*lane), lanes)
+
+
+def rows() -> list[dict]:
+    if torch is not None:
+        torch.set_num_threads(1)
+    sgemm = sgemm_rate()
+    CONFIG["sgemm_gflops"] = sgemm / 1e9
+    problem = Problem(PAPER, CONFIG["horizon"]).filled(jax.random.key(CONFIG["seed"]))
+    table = [*planning(problem, sgemm), model_updates(problem, sgemm), dqn_updates(problem, sgemm)]
+    paper = next(row for row in table if row["name"] == "neural/plan/rollout/fresh")
+    return [*table, *growth(problem, paper["ours_s"]), *seeds()]

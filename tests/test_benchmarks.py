@@ -1,0 +1,147 @@
+"""The eager PyTorch yardstick of `e3rl bench neural` computes the same numbers as ours on shared weights."""
+
+import importlib
+import math
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from e3rl.exploit.dqn import double_q_targets
+from e3rl.models.base import Prediction
+from e3rl.models.bernoulli import BernoulliDynamics
+from e3rl.models.ensemble import make_ensemble
+from e3rl.models.qnetwork import QNetwork, QSettings, make_q_state
+from e3rl.planners import mcts
+from e3rl.planners.utility import max_disagreement
+from e3rl.replay import Transitions
+
+torch = pytest.importorskip("torch", reason="torch comes with the extra `bench`")
+
+E, K, D, A, H, WIDTH, ROWS = 3, 6, 7, 4, 5, 8, 9
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    return importlib.import_module("eager_torch")
+
+
+@pytest.fixture(scope="module")
+def members():
+    def make(key):
+        return BernoulliDynamics(D, A, H, WIDTH, "input", mean_over_bits=True, key=key)
+
+    return make_ensemble(make, E, jax.random.key(0))
+
+
+def network(seed):
+    return QNetwork(D, A, H, WIDTH, heads=False, key=jax.random.key(seed))
+
+
+def transitions(*shape):
+    rng = np.random.default_rng(0)
+    return Transitions(
+        obs=jnp.asarray(rng.integers(2, size=(*shape, D)), jnp.int8),
+        action=jnp.asarray(rng.integers(A, size=shape), jnp.int32),
+        time=jnp.asarray(rng.integers(H, size=shape), jnp.int32),
+        reward=jnp.asarray(rng.normal(size=shape), jnp.float32),
+        next_obs=jnp.asarray(rng.integers(2, size=(*shape, D)), jnp.int8),
+        terminated=jnp.asarray(rng.integers(2, size=shape), bool),
+    )
+
+
+def columns(eager, rows):
+    return eager.Replay({name: np.asarray(column) for name, column in rows._asdict().items()}).columns
+
+
+def test_model_loss_and_gradient_are_ours(eager, members):
+    rows = transitions(E, ROWS)
+
+    def loss(members):
+        each = eqx.filter_vmap(lambda member, rows: jnp.mean(jax.vmap(member.loss)(rows)))(members, rows)
+        return jnp.sum(each), each
+
+    (_, ours), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(members)
+    models = eager.dynamics(members)
+    theirs = eager.model_loss(models, columns(eager, rows))
+    np.testing.assert_allclose(theirs.detach().numpy(), ours, **CLOSE)
+    theirs.sum().backward()
+    for name, weight in models.named_parameters():
+        np.testing.assert_allclose(weight.grad.numpy(), getattr(gradient.weights, name), **CLOSE)
+
+
+def test_each_member_is_clipped_by_its_own_norm(eager, members):
+    models = eager.dynamics(members)
+    eager.model_loss(models, columns(eager, transitions(E, ROWS))).sum().backward()
+    gradients = {name: jnp.asarray(weight.grad.numpy()) for name, weight in models.named_parameters()}
+    ours, _ = jax.vmap(lambda g: optax.clip_by_global_norm(1.0).update(g, optax.EmptyState()))(gradients)
+    eager.clip_each_member(models, 1.0)
+    for name, weight in models.named_parameters():
+        np.testing.assert_allclose(weight.grad.numpy(), ours[name], **CLOSE)
+
+
+def test_double_dqn_target_and_loss_are_ours(eager):
+    settings = QSettings(learning_rate=1e-3, clip=10.0, target_rate=0.0, target_period=10)
+    state = make_q_state(network(0), settings)._replace(target=network(1))
+    rows = transitions(ROWS)
+    targets = double_q_targets(state, rows, 0.99)
+    taken = jax.vmap(state.online)(rows.obs, rows.time)[jnp.arange(ROWS), rows.action]
+    online, target = eager.q_network(state.online), eager.q_network(state.target)
+    theirs = columns(eager, rows)
+    np.testing.assert_allclose(eager.double_q_targets(online, target, theirs, 0.99).numpy(), targets, **CLOSE)
+    loss = eager.dqn_loss(online, target, theirs, 0.99).item()
+    assert loss == pytest.approx(float(jnp.mean(optax.huber_loss(taken, targets))), rel=1e-4)
+
+
+def settings(leaf, playouts):
+    return mcts.MctsSettings(
+        playouts=playouts, particles=K, exploration=1.0, leaf=leaf, choice="mean", common_noise=True,
+        from_samples=True, distance="mean", reward_scale=1.0, horizon=H, actions=A,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("looped", [False, True])
+def test_one_expansion_with_given_noise_is_ours(eager, members, looped):
+    rng = np.random.default_rng(1)
+    particles = rng.integers(2, size=(E, K, D)).astype(np.float32)
+    noise = rng.random((H, K, D), dtype=np.float32)
+    action, time = 2, 3
+
+    def each(member, state, uniform):
+        predicted = member(state, jnp.array(action), jnp.array(time))
+        return member.draw(predicted, uniform), predicted
+
+    over_particles = jax.vmap(each, in_axes=(None, 0, 0))
+    drawn, predicted = eqx.filter_vmap(over_particles, in_axes=(eqx.if_array(0), 0, None))(
+        members, jnp.asarray(particles), jnp.asarray(noise[time])
+    )
+    empirical = Prediction(drawn.mean(1), predicted.reward.mean(1), predicted.termination.mean(1))
+    models = eager.dynamics(members)
+    if looped:
+        models = eager.LoopedDynamics(models)
+    search = eager.Search(models, None, settings("zero", 1), noise=torch.tensor(noise))
+    with torch.no_grad():
+        theirs, reward, goes_on = search.advance(torch.tensor(particles), action, time)
+    np.testing.assert_array_equal(theirs.numpy(), drawn)
+    assert reward == pytest.approx(float(max_disagreement(empirical, "mean", 1.0)), rel=1e-4)
+    assert goes_on == pytest.approx(1.0 - float(predicted.termination.mean()), rel=1e-4)
+
+
+@pytest.mark.parametrize("leaf", ["zero", "value"])
+def test_a_search_that_tries_every_action_once_is_ours(eager, members, leaf):
+    chosen, obs, key = settings(leaf, A), transitions(1).obs[0], jax.random.key(3)
+    with jax.numpy_dtype_promotion("standard"):  # mctx mixes dtypes
+        found = mcts.plan(members, network(0), obs, jnp.array(0, jnp.int32), key, "explore", chosen)
+    noise = jax.random.uniform(jax.random.split(key)[0], (H, K, D))  # the noise that `plan` draws
+    search = eager.Search(
+        eager.dynamics(members), eager.q_network(network(0)), chosen, noise=torch.tensor(np.array(noise))
+    )
+    action, value = search.plan(torch.tensor(np.array(obs)).float(), 0)
+    assert action == int(found.action)
+    assert math.isclose(value, float(found.value), rel_tol=1e-4)
