@@ -136,9 +136,8 @@ def test_one_expansion_with_given_noise_is_ours(eager, members, looped):
 @pytest.mark.parametrize("leaf", ["zero", "value"])
 def test_a_search_that_tries_every_action_once_is_ours(eager, members, leaf):
     chosen, obs, key = settings(leaf, A), transitions(1).obs[0], jax.random.key(3)
-    with jax.numpy_dtype_promotion("standard"):  # mctx mixes dtypes
-        found = mcts.plan(members, network(0), obs, jnp.array(0, jnp.int32), key, "explore", chosen)
-    noise = jax.random.uniform(jax.random.split(key)[0], (H, K, D))  # the noise that `plan` draws
+    found = mcts.plan(members, network(0), obs, jnp.array(0, jnp.int32), key, "explore", chosen)
+    noise = mcts.uniform_noise(jax.random.split(key, 3)[0], (H, D, K)).swapaxes(1, 2)  # what `plan` draws
     search = eager.Search(
         eager.dynamics(members), eager.q_network(network(0)), chosen, noise=torch.tensor(np.array(noise))
     )

@@ -40,6 +40,17 @@ class LockExperiment:
     """Exploration budgets, in episodes per step of the horizon."""
     config: str = "e3rl"
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    changes: tuple[tuple[str, Any], ...] = ()
+    """Settings that differ from the named config."""
+    rewards: tuple[str, ...] = ("standard", "antishaped")
+
+
+def _options(**changes: Any) -> LockExperiment:
+    """One choice of planning, compared with the others by how much it has found after a small budget."""
+    changes = {"planner": "mcts", "exploit_updates": 6_000, **changes}
+    return LockExperiment(
+        8, (8, 12, 16), seeds=(100, 101, 102), changes=tuple(changes.items()), rewards=("antishaped",)
+    )
 
 
 EXPERIMENTS: dict[str, LockExperiment] = {
@@ -53,6 +64,22 @@ EXPERIMENTS: dict[str, LockExperiment] = {
     "lock-paper/h10": LockExperiment(10, (50,), "paper-lock-h10"),
     "lock-paper/h15": LockExperiment(15, (50,), "paper-lock-h15"),
     "lock-paper/h20": LockExperiment(20, (75,), "paper-lock-h20"),
+    "planning/value": _options(planner="value"),
+    "planning/uniform": _options(planner="uniform"),
+    "planning/mcts": _options(),
+    "planning/mcts-leaf-zero": _options(leaf="zero"),
+    "planning/mcts-leaf-rollout": _options(leaf="rollout"),
+    "planning/mcts-choice-best": _options(choice="best"),
+    "planning/mcts-choice-visits": _options(choice="visits"),
+    "planning/mcts-own-noise": _options(common_noise=False),
+    "planning/mcts-no-samples": _options(from_samples=False),
+    "planning/mcts-distance-mean": _options(distance="mean"),
+    "planning/mcts-distance-hellinger": _options(distance="hellinger"),
+    "planning/value-distance-mean": _options(planner="value", distance="mean"),
+    "planning/value-distance-hellinger": _options(planner="value", distance="hellinger"),
+    "planning/value-no-prior": _options(planner="value", prior_weight=0.0),
+    "planning/value-input": _options(planner="value", conditioning="input"),
+    "planning/value-exploit-dqn": _options(planner="value", exploit="dqn", exploit_updates=30_000),
 }
 
 
@@ -62,9 +89,13 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
         raise UserError(f"unknown experiment {name!r}; known: {', '.join(EXPERIMENTS)}")
     experiment = EXPERIMENTS[name]
     seeds = tuple(seeds) or experiment.seeds
-    config = dataclasses.replace(CONFIGS[experiment.config], explore_ratio=max(experiment.ratios))
-    cases = [(antishaped, seed) for antishaped in (False, True) for seed in seeds]
-    locks = [CombinationLock(experiment.horizon, antishaped=shaped, seed=seed) for shaped, seed in cases]
+    changes = {**dict(experiment.changes), "explore_ratio": max(experiment.ratios)}
+    config = dataclasses.replace(CONFIGS[experiment.config], **changes)
+    cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
+    locks = [
+        CombinationLock(experiment.horizon, antishaped=reward == "antishaped", seed=seed)
+        for reward, seed in cases
+    ]
     env = jax.tree.map(lambda *leaves: jnp.stack(leaves), *locks)
     keys = jax.vmap(jax.random.key)(jnp.array([seed for _, seed in cases]))
     lanes = Lanes(locks[0], config)
@@ -87,9 +118,8 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
         exploit = lanes.exploit(models, replay, keys)
         returns = np.asarray(lanes.evaluate(env, exploit, keys, config.evaluation_episodes))
         seconds = round(time.perf_counter() - started, 1)
-        for lane, (antishaped, seed) in enumerate(cases):
+        for lane, (reward, seed) in enumerate(cases):
             mean, optimum = float(returns[lane].mean()), locks[lane].optimal_return
-            reward = "antishaped" if antishaped else "standard"
             solved = mean >= SOLVED * optimum
             entry = (
                 name, experiment.horizon, reward, seed, budgets[t + 1], t + 1, round(mean, 6), optimum, solved,
@@ -104,7 +134,7 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
 def tally(rows: list[dict[str, Any]], episodes: int) -> str:
     """Seeds solved per reward at one budget."""
     parts = []
-    for reward in ("standard", "antishaped"):
+    for reward in dict.fromkeys(row["reward"] for row in rows):
         solved = [row["solved"] for row in rows if row["episodes"] == episodes and row["reward"] == reward]
         parts.append(f"{reward} solved {sum(solved)} of {len(solved)}")
     return ", ".join(parts)
@@ -114,7 +144,8 @@ def smallest_budget(rows: list[dict[str, Any]], reward: str) -> float:
     """The smallest measured ratio from which on every seed is solved at every larger budget too; inf if none is."""
     best = math.inf
     for ratio in sorted({row["ratio"] for row in rows}, reverse=True):
-        if not all(row["solved"] for row in rows if row["ratio"] == ratio and row["reward"] == reward):
+        solved = [row["solved"] for row in rows if row["ratio"] == ratio and row["reward"] == reward]
+        if not solved or not all(solved):
             break
         best = ratio
     return best
@@ -144,7 +175,7 @@ def write(
         "jax": jax.__version__,
         "device": device,
         "smallest_ratio_solving_all_seeds": {
-            reward: _finite(smallest_budget(rows, reward)) for reward in ("standard", "antishaped")
+            reward: _finite(smallest_budget(rows, reward)) for reward in experiment.rewards
         },
         "solved": {
             str(episodes): tally(rows, episodes) for episodes in sorted({row["episodes"] for row in rows})

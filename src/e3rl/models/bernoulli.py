@@ -75,26 +75,32 @@ class BernoulliDynamics(AbstractDynamics):
         }
         self.weights = Weights(**drawn)  # type: ignore[arg-type]
 
-    def __call__(self, obs: Shaped[Array, " D"], action: Int[Array, ""], time: Int[Array, ""]) -> Prediction:
+    def __call__(
+        self, obs: Shaped[Array, "D *K"], action: Int[Array, ""], time: Int[Array, ""]
+    ) -> Prediction:
         out = self._outputs(obs, action, time)
         return Prediction(jax.nn.sigmoid(out[:-2]), out[-2], jax.nn.sigmoid(out[-1]))
 
     def _outputs(
-        self, obs: Shaped[Array, " D"], action: Int[Array, ""], time: Int[Array, ""]
-    ) -> Float[Array, " outputs"]:
+        self, obs: Shaped[Array, "D *K"], action: Int[Array, ""], time: Int[Array, ""]
+    ) -> Float[Array, "outputs *K"]:
         """Logits of the bits, the reward, the logit of termination."""
         w = self.weights
-        x = w.observe @ (obs.astype(jnp.float32) - 0.5) + w.bias
+
+        def column(vector: Float[Array, " n"]) -> Float[Array, "n *ones"]:
+            return vector.reshape(-1, *[1] * (obs.ndim - 1))
+
+        x = w.observe @ (obs.astype(jnp.float32) - 0.5)
         if w.gate is None:
             assert w.act is not None
             assert w.clock is not None
-            x = jax.nn.relu(x + w.act[action] + w.clock[time])
+            x = jax.nn.relu(x + column(w.bias + w.act[action] + w.clock[time]))
         else:
-            x = jax.nn.relu(x) * w.gate[time, action]
-        x = jax.nn.relu(w.hidden @ x + w.hidden_bias)
-        return (w.head @ x + w.head_bias).at[-1].add(RARELY_ENDS)
+            x = jax.nn.relu(x + column(w.bias)) * column(w.gate[time, action])
+        x = jax.nn.relu(w.hidden @ x + column(w.hidden_bias))
+        return w.head @ x + column(w.head_bias.at[-1].add(RARELY_ENDS))
 
-    def draw(self, prediction: Prediction, uniform: Float[Array, " D"]) -> Float[Array, " D"]:
+    def draw(self, prediction: Prediction, uniform: Float[Array, "D *K"]) -> Float[Array, "D *K"]:
         return (uniform < prediction.obs).astype(jnp.float32)
 
     def loss(self, row: Transitions) -> Float[Array, ""]:

@@ -35,13 +35,18 @@ class QNetwork(eqx.Module):
         self.head = jax.random.normal(k_head, (count, actions, width)) * 0.1 * width**-0.5
         self.head_bias = jnp.zeros((count, actions))
 
-    def __call__(self, obs: Shaped[Array, " D"], time: Int[Array, ""]) -> Float[Array, " A"]:
+    def __call__(self, obs: Shaped[Array, "D *K"], time: Int[Array, ""]) -> Float[Array, "A *K"]:
+        """The values of one observation, or of the columns of a matrix of them."""
         horizon = self.clock.shape[0]
         step = jnp.minimum(time, horizon - 1)
         row = step if self.head.shape[0] > 1 else 0
-        x = jax.nn.relu(self.observe @ (obs.astype(jnp.float32) - 0.5) + self.clock[step])
-        x = jax.nn.relu(self.hidden @ x + self.hidden_bias)
-        values = self.head[row] @ x + self.head_bias[row]
+
+        def column(vector: Float[Array, " n"]) -> Float[Array, "n *ones"]:
+            return vector.reshape(-1, *[1] * (obs.ndim - 1))
+
+        x = jax.nn.relu(self.observe @ (obs.astype(jnp.float32) - 0.5) + column(self.clock[step]))
+        x = jax.nn.relu(self.hidden @ x + column(self.hidden_bias))
+        values = self.head[row] @ x + column(self.head_bias[row])
         return jnp.where(time < horizon, values, 0.0)
 
 

@@ -1,6 +1,6 @@
 """Monte-Carlo tree search over the ensemble for stochastic dynamics (appendix B.2.2), on top of mctx.
 
-A node is an [E, K, D] tensor of particles, ν'_{e,k} ~ M_e(ν_{e,k}, a): K samples of what each member predicts after the
+A node is an [E, D, K] tensor of particles, ν'_{e,k} ~ M_e(ν_{e,k}, a): K samples of what each member predicts after the
 action sequence that leads to the node. The paper leaves several choices open; they are the options of `MctsSettings`.
 """
 
@@ -44,7 +44,7 @@ class MctsSettings(NamedTuple):
 
 
 class Node(NamedTuple):
-    particles: Int[Array, "E K D"]
+    particles: Int[Array, "E D K"]
     time: Int[Array, ""]
 
 
@@ -64,30 +64,30 @@ def plan(
     settings: MctsSettings,
 ) -> Plan:
     """The first action of the plan found from `obs` at step `time`; call it again at every step."""
-    key_noise, key_search = jax.random.split(key)
+    key_noise, key_ties, key_search = jax.random.split(key, 3)
     members = jax.tree.leaves(ensemble)[0].shape[0]
-    shape = (settings.particles, obs.shape[0])
-    noise = jax.random.uniform(key_noise, (settings.horizon, *shape)) if settings.common_noise else None
+    shape = (obs.shape[0], settings.particles)
+    noise = uniform_noise(key_noise, (settings.horizon, *shape)) if settings.common_noise else None
+    # Drawn once: a draw at every step down the tree would cost more than the rest of the bookkeeping.
+    ties = jax.random.uniform(key_ties, (settings.playouts + 1, settings.actions))
 
     def advance(
         node: Node, action: Int[Array, ""], key: Key
     ) -> tuple[Node, Float[Array, ""], Float[Array, ""]]:
         """One step of every particle: (node, reward, chance to go on)."""
-        key_draw, key = jax.random.split(key)
         if noise is None:
-            uniform = jax.random.uniform(key_draw, (members, *shape))
+            uniform = uniform_noise(key, (members, *shape))
         else:
             uniform = jnp.broadcast_to(noise[node.time % settings.horizon], (members, *shape))
 
-        def each(member: Ensemble, state: Shaped[Array, " D"], u: Float[Array, " D"]) -> tuple:
+        def each(member: Ensemble, state: Shaped[Array, "D K"], u: Float[Array, "D K"]) -> tuple:
             predicted = member(state, action, node.time)
             return member.draw(predicted, u), predicted
 
-        over_particles = jax.vmap(each, in_axes=(None, 0, 0))
-        drawn, predicted = eqx.filter_vmap(over_particles)(ensemble, node.particles, uniform)
-        means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=1), predicted)
+        drawn, predicted = eqx.filter_vmap(each)(ensemble, node.particles, uniform)
+        means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=-1), predicted)
         empirical = Prediction(
-            jnp.mean(drawn, axis=1) if settings.from_samples else means.obs, means.reward, means.termination
+            jnp.mean(drawn, axis=-1) if settings.from_samples else means.obs, means.reward, means.termination
         )
         if mode == "explore":
             reward = max_disagreement(empirical, settings.distance, settings.reward_scale)
@@ -101,17 +101,16 @@ def plan(
             return jnp.array(0.0)
         if settings.leaf == "value":
             assert value is not None, "leaf='value' needs a fitted value network"
-            q = jax.vmap(jax.vmap(value, in_axes=(0, None)), in_axes=(0, None))(node.particles, node.time)
-            return jnp.max(jnp.mean(q, axis=(0, 1)))
+            q = jax.vmap(value, in_axes=(0, None))(node.particles, node.time)
+            return jnp.max(jnp.mean(q, axis=(0, 2)))
 
         def step(i: Int[Array, ""], carry: tuple) -> tuple:
             node, weight, total = carry
-            key_action, key_step = jax.random.split(keys[i])
-            action = jax.random.randint(key_action, (), 0, settings.actions)
-            node, reward, goes_on = advance(node, action, key_step)
+            node, reward, goes_on = advance(node, actions[i], jax.random.fold_in(key_steps, i))
             return node, weight * goes_on, total + weight * reward
 
-        keys = jax.random.split(key, settings.horizon)
+        key_actions, key_steps = jax.random.split(key)
+        actions = jax.random.randint(key_actions, (settings.horizon,), 0, settings.actions)
         start = (node, jnp.array(1.0), jnp.array(0.0))
         total: Array
         _, _, total = jax.lax.fori_loop(0, settings.horizon - node.time, step, start)
@@ -121,7 +120,7 @@ def plan(
         key_step, key_leaf = jax.random.split(key)
         node = jax.tree.map(lambda leaf: leaf[0], nodes)
         child, reward, goes_on = advance(node, action[0], key_step)
-        leaf = leaf_value(child, key_leaf) if settings.leaf != "zero" else jnp.array(0.0)
+        leaf = leaf_value(child, key_leaf)
         output = mctx.RecurrentFnOutput(
             reward=reward[None], discount=goes_on[None], prior_logits=no_prior, value=leaf[None]
         )
@@ -134,22 +133,23 @@ def plan(
         bonus = jnp.sqrt(jnp.log(jnp.maximum(parent, 1.0)) / jnp.maximum(visits, 1.0))
         score = tree.qvalues(node) + settings.exploration * bonus
         score = jnp.where(visits == 0, jnp.inf, score)
-        best = score == jnp.max(score)
-        return jnp.argmax(jnp.where(best, jax.random.uniform(key, best.shape), -1.0)).astype(jnp.int32)
+        return jnp.argmax(jnp.where(score == jnp.max(score), ties[node], -1.0)).astype(jnp.int32)
 
     no_prior = jnp.zeros((1, settings.actions))
-    root = Node(jnp.broadcast_to(obs.astype(jnp.int8), (1, members, *shape)), time[None].astype(jnp.int32))
-    tree = mctx.search(
-        None,
-        key_search,
-        root=mctx.RootFnOutput(prior_logits=no_prior, value=jnp.zeros(1), embedding=root),
-        recurrent_fn=expand,
-        root_action_selection_fn=lambda key, tree, node: select(key, tree, node, jnp.array(0)),
-        interior_action_selection_fn=select,
-        num_simulations=settings.playouts,
-        max_depth=settings.horizon,
-    )
-    summary = tree.summary()
+    particles = jnp.broadcast_to(obs.astype(jnp.int8)[:, None], (1, members, *shape))
+    root = Node(particles, time[None].astype(jnp.int32))
+    with jax.numpy_dtype_promotion("standard"):  # mctx mixes integers and floats
+        tree = mctx.search(
+            None,
+            key_search,
+            root=mctx.RootFnOutput(prior_logits=no_prior, value=jnp.zeros(1), embedding=root),
+            recurrent_fn=expand,
+            root_action_selection_fn=lambda key, tree, node: select(key, tree, node, jnp.array(0)),
+            interior_action_selection_fn=select,
+            num_simulations=settings.playouts,
+            max_depth=settings.horizon,
+        )
+        summary = tree.summary()
     scores = {
         "mean": lambda: summary.qvalues[0],
         "visits": lambda: summary.visit_counts[0].astype(jnp.float32),
@@ -159,6 +159,11 @@ def plan(
     # mctx counts the root's own value, zero here, as one more playout; it is no part of the mean.
     mean = summary.value[0] * ((settings.playouts + 1) / settings.playouts)
     return Plan(jnp.argmax(jnp.where(visited, scores, -jnp.inf)).astype(jnp.int32), mean)
+
+
+def uniform_noise(key: Key, shape: tuple[int, ...]) -> Float[Array, "..."]:
+    """Uniform noise of 16 bits, at half the price of 32: plenty to draw Bernoulli bits from."""
+    return (jax.random.bits(key, shape, jnp.uint16).astype(jnp.float32) + 0.5) * 2.0**-16
 
 
 def best_sequence(tree: mctx.Tree) -> Float[Array, " A"]:
