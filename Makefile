@@ -7,7 +7,7 @@ WORKERS ?= 2
 
 # Caches stay inside the checkout, so nothing else has to be writable.
 export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
-export JAX_PLATFORMS ?= cpu
+test slow bench: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint slow bench figures docs lock clean
@@ -30,8 +30,9 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(STAMP) ## Play the combination lock and draw it
-	$(BIN)/python examples/demo.py
+demo: $(STAMP) ## Neural-E³ solves an antishaped combination lock: a minute or two, progress, a picture
+	$(BIN)/e3rl train lock --horizon 5 --antishaped --out runs/demo --resume
+	@echo "try next: $(BIN)/e3rl train lock --horizon 10 --antishaped   (rm -r runs/demo to run the demo afresh)"
 
 test: lint ## Linters, type checker, import contract, quick tests
 	$(BIN)/python -m pytest -q -n $(WORKERS)

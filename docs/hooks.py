@@ -1,14 +1,16 @@
-"""Lets the pages show as figures/NAME.png what `make figures` wrote under results/."""
+"""Lets the pages show as figures/NAME.png the pictures that commands wrote under results/."""
 
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-FIGURES = Path(__file__).parents[1] / "results" / "figures" / "figure1"
+RESULTS = Path(__file__).parents[1] / "results"
+FOLDERS = ("figures/figure1", "lock", "dreem")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    for path in sorted(FIGURES.glob("*.png")):
-        files.append(File.generated(config, f"figures/{path.name}", abs_src_path=str(path)))
+    for folder in FOLDERS:
+        for path in sorted((RESULTS / folder).glob("*.png")):
+            files.append(File.generated(config, f"figures/{path.name}", abs_src_path=str(path)))
     return files

@@ -1,19 +1,26 @@
 """The command line, called in-process: what it prints, where, and with which exit code."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import gymnasium
+import jax
 import numpy as np
 import pytest
 from matplotlib import image
+from safetensors.numpy import save_file
 
 import e3rl
 from e3rl import cli
+from e3rl.envs.lock import CombinationLock
 from e3rl.envs.registration import ENVIRONMENTS
+from e3rl.neural.config import configured
+from e3rl.neural.lanes import lanes_for
+from e3rl.neural.run_folder import RunFolder, read_metrics
 from e3rl.types import UserError
 
 
@@ -146,3 +153,269 @@ def test_bench_prints_and_saves_what_the_benchmarks_report(tmp_path, monkeypatch
     assert ["fake/a", "0.5 s", "2 s", "4.0×", "theirs"] in lines
     assert ["fake/b", "0.25 s"] in lines
     assert ["fake: seconds a go"] in lines
+
+
+# `e3rl train`, on a lock of three levels with everything small.
+
+TINY = {
+    "explore_episodes": 7, "ensemble_size": 2, "hidden": 8, "model_updates": 2, "model_batch": 4, "value_updates": 2,
+    "value_batch": 4, "exploit_updates": 20, "evaluation_episodes": 5, "playouts": 4, "particles": 2, "dqn_batch": 4,
+    "round_episodes": 3, "round_updates": 2,
+}  # fmt: skip
+LOCK = ["lock", "--horizon", "3", "--antishaped", "--env", "noise_bits=1", "--seed", "3"]
+SET = ["--set", *(f"{key}={value}" for key, value in TINY.items())]
+
+
+def train(out, *more):
+    return cli.main(["train", *LOCK, *SET, "--out", str(out), *more])
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """Held here, the compiled functions serve every run of this module."""
+    settings = configured("e3rl", {key: str(value) for key, value in TINY.items()})
+    return lanes_for(CombinationLock(3, noise_bits=1), settings)
+
+
+@pytest.fixture(scope="module")
+def trained(compiled, tmp_path_factory):
+    out = tmp_path_factory.mktemp("trained")
+    assert train(out / "run") == 0
+    return out / "run"
+
+
+def assert_same_run(one, other):
+    assert RunFolder(one).policy.read_bytes() == RunFolder(other).policy.read_bytes()
+    tables = [[{**row, "seconds": None} for row in read_metrics(path)] for path in (one, other)]
+    assert tables[0] == tables[1]
+
+
+def one_line(capsys, words):
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(rf"e3rl: error: .*{words}.*\n", err), err
+
+
+def test_train_prints_its_verdict_and_draws_its_picture(compiled, tmp_path, capsys):
+    assert train(tmp_path / "run") == 0
+    out, err = capsys.readouterr()
+    verdict, picture, following = out.splitlines()
+    assert re.fullmatch(
+        r"seed 3: return -?\d\.\d{3} \(95% interval .*\), -?\d+% of the optimum 4\.333, "
+        r"after 7 exploration episodes, \d+ s \(.*run\)",
+        verdict,
+    )
+    assert picture == f"picture: {tmp_path / 'run' / 'learning.png'}"
+    assert image.imread(tmp_path / "run" / "learning.png").size > 0
+    assert following == f"next: e3rl evaluate {tmp_path / 'run'} --episodes 1000"
+    assert "compiling" in err
+    assert "explore: episode 7/7" in err
+    assert "exploit: episode 12/12" in err
+
+
+def test_train_json_is_one_object_and_nothing_else(compiled, tmp_path, capsys):
+    assert train(tmp_path / "run", "--json") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    report = json.loads(out, parse_constant=pytest.fail)
+    assert report["runs"] == [RunFolder(tmp_path / "run").summary()]
+    assert Path(report["figure"]).is_file()
+    assert report["runs"][0]["env_options"] == {
+        "horizon": 3, "antishaped": True, "noise_bits": 1, "seed": 3,
+    }  # fmt: skip
+
+
+def test_evaluate(trained, capsys):
+    assert cli.main(["evaluate", str(trained), "--episodes", "6", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["episodes"] == 6
+    assert report["optimal_return"] == pytest.approx(5 - 2 / 3)
+    assert report["share_of_optimum"] == pytest.approx(report["return_mean"] / report["optimal_return"])
+    assert cli.main(["evaluate", str(trained), "--episodes", "6"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"6 greedy episodes: return {report['return_mean']:.3f} (95% interval ")
+
+
+def test_evaluating_one_episode_has_no_interval(trained, capsys):
+    assert cli.main(["evaluate", str(trained), "--episodes", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["return_ci"] is None
+    assert cli.main(["evaluate", str(trained), "--episodes", "1"]) == 0
+    assert "interval" not in capsys.readouterr().out
+
+
+def test_report(trained, capsys):
+    (trained / "learning.png").unlink()
+    assert cli.main(["report", str(trained), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report == {"runs": [RunFolder(trained).summary()], "figure": str(trained / "learning.png")}
+    assert (trained / "learning.png").stat().st_size > 0
+    assert cli.main(["report", str(trained)]) == 0
+    assert "seed 3: return" in capsys.readouterr().out
+
+
+def test_several_seeds(compiled, tmp_path, capsys):
+    assert train(tmp_path / "runs", "--seeds", "2", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [run["seed"] for run in report["runs"]] == [3, 4]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["learning.png", "seed3", "seed4"]
+    assert cli.main(["report", str(tmp_path / "runs"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == report["runs"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["lock", "--set", "hiden=8"], "unknown setting 'hiden'; did you mean 'hidden'"),
+        (["lock", "--config", "papr"], "unknown config 'papr'; known: e3rl, .*paper-lock-h5"),
+        (["lock", "--set", "particles=0"], "particles must be at least 1, got 0"),
+        (["lock", "--set", "ensemble_size=0"], "ensemble_size must be at least 1, got 0"),
+        (["lock", "--set", "value_target_rate=0"], "value_target_rate must be above 0"),
+        (["lock", "--set", "hidden"], "--set takes key=value, got 'hidden'"),
+        (["lock", "--set", "hidden=big"], "hidden must be a whole number, got 'big'"),
+        (["lock", "--set", "ucb=nan"], "ucb must be a finite number"),
+        (["lock", "--set", "value_heads=yes"], "value_heads must be true or false, got 'yes'"),
+        (["lock", "--horizon", "0"], "horizon must be at least 1, got 0"),
+        (["lock", "--horizon", "x"], "--horizon"),
+        (["lock", "--env", "horizn=3"], "takes no argument 'horizn'; did you mean 'horizon'"),
+        (["lock", "--env", "horizon=three"], "cannot be made with .*horizon='three'"),
+        (["lock", "--env", "noise_bits"], "--env takes key=value, got 'noise_bits'"),
+        (["lock", "--size", "3"], "--size belongs to maze"),
+        (["lock", "--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["lock", "--seed", "-1"], "--seed must be from 0"),
+        (["lock", "--seed", "2147483648"], "--seed must be from 0"),
+        (["lock", "--algo", "sarsa"], "sarsa"),
+        (["mountaincar", "--horizon", "3"], "--horizon belongs to lock: mountaincar has no horizon"),
+        (["maze"], "observations must be a MultiBinary vector"),
+        (["CartPole-v1"], "needs one of e3rl's own environments"),
+        (["Pendulum-v1"], "continuous action space"),
+        (["CartPol-v1"], "unknown environment 'CartPol-v1'"),
+        (["e3rl/Lock-v0"], "unknown environment 'e3rl/Lock-v0'"),
+    ],
+)
+def test_training_with_bad_input_is_one_line_and_leaves_no_folder(argv, words, tmp_path, capsys):
+    assert cli.main(["train", *argv, "--out", str(tmp_path / "run")]) == 2
+    one_line(capsys, words)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["evaluate", "nowhere"], "nowhere holds no run"),
+        (["report", "nowhere"], "nowhere holds no run"),
+        (["reproduce", "lock/h6"], "unknown experiment 'lock/h6'"),
+        (["reproduce", "lock/h5", "--seeds", "a,b"], "--seeds takes whole numbers .* got 'a,b'"),
+    ],
+)
+def test_other_commands_with_bad_input(argv, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(argv) == 2
+    one_line(capsys, words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reproduce_lists_its_experiments(capsys):
+    assert cli.main(["reproduce", "--json"]) == 0
+    assert "lock/h5" in json.loads(capsys.readouterr().out)["experiments"]
+    assert cli.main(["reproduce"]) == 0
+    assert "lock/h5" in capsys.readouterr().out.splitlines()
+
+
+def test_a_folder_with_a_run(trained, capsys):
+    before = (trained / "summary.json").read_bytes()
+    assert train(trained) == 2
+    one_line(capsys, "already holds a run: give --resume to go on with it, or another --out")
+    assert train(trained, "--resume", "--set", "hidden=9") == 2
+    one_line(capsys, "holds another run: config.hidden is 8 there, 9 was given")
+    assert train(trained, "--resume", "--seed", "4") == 2
+    one_line(capsys, "holds another run: env_options.seed is 3 there, 4 was given")
+    assert (trained / "summary.json").read_bytes() == before
+
+
+def test_a_place_that_cannot_hold_a_run(compiled, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert train(tmp_path / "file") == 2
+    one_line(capsys, "cannot write .*file/config.json: File exists")
+
+
+def unfinished(trained, path):
+    """The run as it was before it was finished."""
+    folder = RunFolder(path)
+    folder.state.parent.mkdir(parents=True)
+    for name in ("config.json", "metrics.csv", "checkpoint/state.safetensors"):
+        (path / name).write_bytes((trained / name).read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda f: f.state.write_bytes(f.state.read_bytes()[:-100]), "state.safetensors is damaged"),
+        (lambda f: f.state.write_bytes(os.urandom(3000)), "state.safetensors is damaged"),
+        (
+            lambda f: save_file({"w": np.zeros(3)}, f.state),
+            "state.safetensors is not a checkpoint of this package",
+        ),
+        (lambda f: (f.path / "metrics.csv").unlink(), "metrics.csv is missing"),
+        (
+            lambda f: (f.path / "metrics.csv").write_text(
+                "".join((f.path / "metrics.csv").read_text().splitlines(keepends=True)[:4])
+            ),
+            "metrics.csv has 3 rows, the checkpoint 7",
+        ),
+        (lambda f: (f.path / "config.json").write_text("{"), "config.json is damaged"),
+    ],
+    ids=["truncated", "random", "foreign", "no metrics", "few metrics", "config"],
+)
+def test_resuming_a_damaged_run_is_one_line_and_changes_nothing(trained, tmp_path, damage, words, capsys):
+    folder = unfinished(trained, tmp_path / "run")
+    damage(folder)
+    before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+    assert train(folder.path, "--resume") == 2
+    one_line(capsys, words)
+    assert {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()} == before
+
+
+def test_an_unfinished_run_is_not_evaluated_and_resumes_exactly(trained, tmp_path, capsys):
+    folder = unfinished(trained, tmp_path / "run")
+    assert cli.main(["evaluate", str(folder.path)]) == 2
+    one_line(capsys, "has no trained policy yet: finish the run with --resume first")
+    assert train(folder.path, "--resume") == 0
+    assert_same_run(folder.path, trained)
+
+
+KILLED = """
+import os, signal, sys
+from e3rl.cli import main
+from e3rl.neural.training import Training
+
+after_epoch, save = Training._after_epoch, Training._save_pending
+
+def killed(self, t, models, replay):
+    if t == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    after_epoch(self, t, models, replay)
+    if t == 2:
+        save(self)
+
+Training._after_epoch = killed
+main(sys.argv[1:])
+"""
+
+
+def test_a_run_killed_by_the_system_resumes_to_the_same_bytes(trained, tmp_path):
+    """Checkpoint after episode 3, SIGKILL during episode 6, the rest in another process."""
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
+    command = [sys.executable, "-c", KILLED, "train", *LOCK, *SET, "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, env={**os.environ, **cache}, capture_output=True, text=True)
+    assert done.returncode == -9, done.stderr
+    folder = RunFolder(tmp_path / "run")
+    assert folder.about_checkpoint()["epoch"] == 3
+    assert not folder.policy.exists()
+    assert train(folder.path, "--resume") == 0
+    assert_same_run(folder.path, trained)
+
+
+def test_a_loss_that_explodes_is_one_line_that_names_the_epoch(tmp_path, capsys):
+    assert train(tmp_path / "run", "--json", "--set", "model_learning_rate=1e30") == 2
+    one_line(capsys, "the model loss of seed 3 became (nan|inf) in epoch [0-6]")

@@ -126,6 +126,7 @@ def train(args: argparse.Namespace) -> int:
     from e3rl.neural.progress import LiveLine
     from e3rl.reports.learning import draw_runs
 
+    _keep_compiled_programs()
     given = {key: _value(text) for key, text in _pairs(args.env_options, "--env").items()}
     for option in ("horizon", "antishaped", "size"):
         if (value := getattr(args, option)) is not None:
@@ -134,6 +135,8 @@ def train(args: argparse.Namespace) -> int:
     config = algorithm(args.algo, configured(args.config, _pairs(args.set, "--set")))
     if args.seeds < 1:
         raise UserError(f"--seeds must be at least 1, got {args.seeds}")
+    if not 0 <= args.seed <= 2**31 - args.seeds:
+        raise UserError(f"--seed must be from 0 to 2**31 − 1, got {args.seed}")
     seeds = range(args.seed, args.seed + args.seeds)
     out = args.out or Path("runs") / "-".join(
         [args.env.replace("/", "-"), args.algo, *map(_slug, given.items())]
@@ -149,6 +152,15 @@ def train(args: argparse.Namespace) -> int:
     print(f"picture: {picture}")
     print(f"next: e3rl evaluate {paths[0]} --episodes 1000")
     return 0
+
+
+def _keep_compiled_programs() -> None:
+    """Compiling takes longer than a short run: what was compiled once is kept for the next time."""
+    import jax
+
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "e3rl" / "jax"))
 
 
 def _pairs(items: Sequence[str], option: str) -> dict[str, str]:
@@ -174,14 +186,18 @@ def _slug(option: tuple[str, Any]) -> str:
 
 def _verdict(summary: dict[str, Any]) -> str:
     """One line about how well a run exploits."""
-    mean, (low, high) = summary["exploit_return_mean"], summary["exploit_return_ci"]
-    text = f"seed {summary['seed']}: return {mean:.3f} (95% interval {low:.3f} to {high:.3f})"
+    mean, interval = summary["exploit_return_mean"], summary["exploit_return_ci"]
+    text = f"seed {summary['seed']}: return {mean:.3f}{_interval(interval)}"
     optimum = summary.get("optimal_return")
     if optimum:
         text += f", {mean / optimum:.0%} of the optimum {optimum:.3f}"
     return (
         f"{text}, after {summary['explore_episodes']} exploration episodes, {summary['wall_seconds']:.0f} s"
     )
+
+
+def _interval(bounds: Sequence[float] | None) -> str:
+    return "" if bounds is None else f" (95% interval {bounds[0]:.3f} to {bounds[1]:.3f})"
 
 
 def evaluate(args: argparse.Namespace) -> int:
@@ -191,11 +207,12 @@ def evaluate(args: argparse.Namespace) -> int:
     agent = NeuralE3.load(args.run_folder)
     returns = agent.evaluate(args.episodes)
     mean, low, high = mean_interval(returns)
+    interval = [low, high] if len(returns) > 1 else None  # a single episode has no interval
     optimum = getattr(agent.env, "optimal_return", None)
     report = {
         "episodes": args.episodes,
         "return_mean": mean,
-        "return_ci": [low, high],
+        "return_ci": interval,
         "optimal_return": optimum,
         "share_of_optimum": mean / optimum if optimum else None,
     }
@@ -203,9 +220,7 @@ def evaluate(args: argparse.Namespace) -> int:
         print(json.dumps(report))
         return 0
     against = f", {mean / optimum:.1%} of the optimum {optimum:.3f}" if optimum else ""
-    print(
-        f"{args.episodes} greedy episodes: return {mean:.3f} (95% interval {low:.3f} to {high:.3f}){against}"
-    )
+    print(f"{args.episodes} greedy episodes: return {mean:.3f}{_interval(interval)}{against}")
     return 0
 
 
@@ -218,7 +233,10 @@ def reproduce(args: argparse.Namespace) -> int:
         else:
             print("\n".join(EXPERIMENTS))
         return 0
-    seeds = [int(seed) for seed in args.seeds.split(",")] if args.seeds else []
+    try:
+        seeds = [int(seed) for seed in args.seeds.split(",")] if args.seeds else []
+    except ValueError as error:
+        raise UserError(f"--seeds takes whole numbers such as 5,6,7, got {args.seeds!r}") from error
     rows = run(args.experiment, args.out, lambda line: print(line, file=sys.stderr, flush=True), seeds)
     if args.json:
         print(json.dumps({"rows": rows}))
@@ -230,6 +248,16 @@ def report(args: argparse.Namespace) -> int:
     from e3rl.reports.learning import draw_runs
 
     folder = args.run_folder
+    if any(folder.glob("lock*.csv")):
+        from e3rl.reports.lock_budgets import draw_budgets, table
+
+        picture, text = draw_budgets(folder), table(folder)
+        print(
+            json.dumps({"table": text, "figure": str(picture)})
+            if args.json
+            else f"{text}\npicture: {picture}"
+        )
+        return 0
     paths = [folder] if (folder / "config.json").exists() else sorted(folder.glob("seed*"))
     if not paths:
         raise UserError(f"{folder} holds no run")
@@ -242,6 +270,145 @@ def report(args: argparse.Namespace) -> int:
         print(_verdict(summary))
     print(f"picture: {picture}")
     return 0
+
+
+def theory(args: argparse.Namespace) -> int:
+    from e3rl.dreem.theory import constants
+
+    found = constants(
+        args.horizon, args.actions, args.rank, args.epsilon, args.delta, args.models, args.policies, args.beta
+    )
+    if args.json:
+        print(json.dumps(found.as_dict()))
+        return 0
+    _table(
+        ["constant", "value", "meaning"],
+        [
+            ["φ", f"{found.phi:.6g}", "models with a larger empirical misfit are eliminated"],
+            ["T", f"{found.rounds:.6g}", "rounds at most"],
+            ["n", f"{found.n:.6g}", "trajectories per step and round"],
+            ["n, paper", f"{found.paper_n:.6g}", "the same for test functions that need the true model"],
+            ["total", f"{found.total:.6g}", "trajectories: n · T · H, a set of its own for every step"],
+            ["total, paper", f"{found.paper_total:.6g}", "trajectories: n · T, counted as in the paper"],
+        ],
+    )
+    factors = ", ".join(f"{name} = {value:.3g}" for name, value in found.terms.items())
+    print(f"n is the product of {factors}; {found.dominant} dominates")
+    return 0
+
+
+def dreem(args: argparse.Namespace) -> int:
+    """Three modes: certify the theorem, measure how far below its n it works, or one run round by round."""
+    from e3rl.dreem.certify import FAMILIES, certify, certify_all
+
+    names = list(FAMILIES) if args.family == "all" else [args.family]
+    options = {
+        "models": args.models, "extra_policies": args.policies, "epsilon": args.epsilon, "delta": args.delta,
+        "seed": args.seed,
+    }  # fmt: skip
+    if args.below_theory:
+        from e3rl.experiments.dreem_certify import below_theory, still_works
+
+        rows = below_theory(
+            args.out or Path("results/dreem"),
+            lambda line: print(line, file=sys.stderr, flush=True),
+            args.runs,
+            names,
+            **options,
+        )
+        works = still_works(rows, 1.0 - args.delta)
+        if args.json:
+            print(json.dumps({"rows": rows, "still_works": works}))
+            return 0
+        _table(
+            ["family", "φ", "works down to n /", "n"],
+            [[_short(row[key]) for key in ("family", "phi_rule", "largest_shrink", "n")] for row in works],
+        )
+        return 0
+    if not args.certify:
+        return _dreem_once(args, names[0], options)
+    options["doubling"] = args.doubling
+    found = (
+        certify(names[0], args.runs, **options)
+        if len(names) == 1
+        else certify_all(names, args.runs, **options)
+    )
+    if args.out is not None:
+        from e3rl.experiments.dreem_certify import save
+
+        kept = found.get("families", [found])
+        save("certify-doubling" if args.doubling else "certify", args.out, kept, options)
+    if args.json:
+        print(json.dumps(found))
+        return 0
+    columns = [
+        "family",
+        "runs",
+        "failures",
+        "true_model_eliminated",
+        "rounds_max",
+        "rounds_bound",
+        "trajectories_max",
+    ]
+    _table(
+        ["family", "runs", "failures", "M* eliminated", "rounds", "bound T", "trajectories"],
+        [[_short(row[name]) for name in columns] for row in found.get("families", [found])],
+    )
+    for row in found.get("families", [found]):
+        print(f"{row['family']}: models left after each round, on average:", *row["models_left_per_round"])
+    return 0
+
+
+def _dreem_once(args: argparse.Namespace, name: str, options: dict[str, Any]) -> int:
+    from e3rl.dreem.algorithm import Dreem, policy_return
+    from e3rl.dreem.certify import make_problem
+
+    problem = make_problem(name, args.models, args.policies, args.seed)
+    agent = Dreem(
+        problem.models,
+        problem.policies,
+        epsilon=args.epsilon,
+        delta=args.delta,
+        rank=problem.rank,
+        n=args.n,
+        phi=args.phi,
+    )
+    result = agent.learn(problem.env, args.seed)
+    optimum, reached = problem.env.optimal_return, policy_return(problem.env, result.policy)
+    if args.json:
+        more = {"return": reached, "optimal_return": optimum, "n": agent.n, "phi": agent.phi, "family": name}
+        print(json.dumps(result.as_dict() | more))
+        return 0
+    _table(
+        ["round", "v_explore", "policy", "models before", "models left"],
+        [
+            [str(t), f"{row.v_explore:.4f}", str(row.policy), str(row.models_before), str(row.models_left)]
+            for t, row in enumerate(result.rounds, 1)
+        ],
+    )
+    end = "≤ ε/|A|: exploit" if result.finished else "but the rounds are used up"
+    print(f"v_explore {result.v_explore:.4g} {end}; n = {agent.n:.3g}, φ = {agent.phi:.3g}")
+    print(f"return {reached:.4f} of at most {optimum:.4f}, after {result.trajectories:.3g} trajectories")
+    return 0
+
+
+def _whole(text: str) -> int:
+    """A whole number, 1e12 allowed."""
+    try:
+        return int(text) if text.isdecimal() else int(float(text))
+    except (ValueError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from error
+
+
+def _short(value: Any) -> str:
+    """Large numbers as powers of ten."""
+    if value is None:
+        return ""
+    return (
+        f"{value:.4g}"
+        if isinstance(value, float) or (isinstance(value, int) and value >= 10**6)
+        else str(value)
+    )
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -310,7 +477,47 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", type=Path, default=Path("results/lock"), metavar="DIR")
     sub.add_argument("--seeds", metavar="N,N,...", help="other seeds than the experiment's own")
 
-    sub = command("report", report, "Draw a run's learning curve and where it went.")
+    sub = command("theory", theory, "Print the constants of Theorem 1: φ, T, n and their totals.")
+    for name, meaning in (
+        ("horizon", "H"),
+        ("actions", "|A|"),
+        ("rank", "d, of the misfit matrices"),
+        ("models", "|M|"),
+        ("policies", "|Π|"),
+    ):
+        sub.add_argument(f"--{name}", type=int, required=True, metavar="N", help=meaning)
+    sub.add_argument("--epsilon", type=float, required=True, help="how far from optimal, in (0, 1]")
+    sub.add_argument("--delta", type=float, required=True, help="chance of failure, in (0, 1]")
+    sub.add_argument("--beta", type=float, help="bound on the factorisation's row norms (default: 2√d)")
+
+    sub = command("dreem", dreem, "Run DREEM on random problems; certify Theorem 1 with its own constants.")
+    sub.add_argument(
+        "--certify", action="store_true", help="many runs with the theorem's n; count the failures"
+    )
+    sub.add_argument(
+        "--below-theory", action="store_true", help="measure how far below that n it still works"
+    )
+    sub.add_argument("--family", choices=["random", "low-rank", "factored", "tree", "all"], default="random")
+    sub.add_argument("--runs", type=int, default=50, help="problems per family")
+    sub.add_argument("--models", type=int, default=30, metavar="N", help="candidates, the true one included")
+    sub.add_argument(
+        "--policies",
+        type=int,
+        default=64,
+        metavar="N",
+        help="random policies beside each model's optimal one",
+    )
+    sub.add_argument("--epsilon", type=float, default=0.1)
+    sub.add_argument("--delta", type=float, default=0.1)
+    sub.add_argument("--n", type=_whole, help="trajectories per step and round (default: Theorem 1's)")
+    sub.add_argument("--phi", type=float, help="largest misfit that a model may have (default: Theorem 1's)")
+    sub.add_argument("--doubling", action="store_true", help="with --certify: without knowing the rank")
+    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--out", type=Path, metavar="DIR", help="save the results as CSV and JSON")
+
+    sub = command(
+        "report", report, "Draw a run's learning curve and where it went, or a folder of lock results."
+    )
     sub.add_argument("run_folder", type=Path, metavar="DIR")
     return top
 

@@ -140,9 +140,9 @@ def tally(rows: list[dict[str, Any]], episodes: int) -> str:
     return ", ".join(parts)
 
 
-def smallest_budget(rows: list[dict[str, Any]], reward: str) -> float:
+def smallest_budget(rows: list[dict[str, Any]], reward: str) -> int | float:
     """The smallest measured ratio from which on every seed is solved at every larger budget too; inf if none is."""
-    best = math.inf
+    best: int | float = math.inf
     for ratio in sorted({row["ratio"] for row in rows}, reverse=True):
         solved = [row["solved"] for row in rows if row["ratio"] == ratio and row["reward"] == reward]
         if not solved or not all(solved):
@@ -184,5 +184,5 @@ def write(
     write_json(path.with_suffix(".json"), json.loads(json.dumps(about)))
 
 
-def _finite(value: float) -> float | None:
+def _finite(value: int | float) -> int | float | None:
     return None if math.isinf(value) else value

@@ -48,6 +48,7 @@ def train(
     The lock (or maze) of a seed is drawn from that seed unless the options name one.
     """
     paths = [out] if len(seeds) == 1 else [out / f"seed{seed}" for seed in seeds]
+    _refuse_mixture(out, paths)
     options = [_with_seed(env, env_options, seed) for seed in seeds]
     envs = [functional(env, **own) for own in options]
     about = [describe(env, own, seed, config) for own, seed in zip(options, seeds, strict=True)]
@@ -59,6 +60,14 @@ def train(
         return paths, [summary for summary in finished if summary is not None]
     _, _, summaries = Training(envs, config, seeds, folders, about, watch).learn(resume)
     return paths, summaries
+
+
+def _refuse_mixture(out: Path, paths: Sequence[Path]) -> None:
+    """One folder holds either one run or the folders of several seeds."""
+    if paths != [out] and (out / "config.json").exists():
+        raise UserError(f"{out} already holds the run of one seed: give another --out for several")
+    if paths == [out] and any(out.glob("seed*/config.json")):
+        raise UserError(f"{out} already holds the runs of several seeds: give another --out for one")
 
 
 def _with_seed(env: str, options: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -71,7 +71,10 @@ class QSettings(NamedTuple):
 
 def make_q_state(network: QNetwork, settings: QSettings) -> QState:
     return QState(
-        network, network, settings.optimiser().init(eqx.filter(network, eqx.is_array)), jnp.array(0)
+        network,
+        network,
+        settings.optimiser().init(eqx.filter(network, eqx.is_array)),
+        jnp.array(0, jnp.int32),
     )
 
 

@@ -13,8 +13,8 @@ from e3rl.envs.adapter import make
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.neural.checkpoint import load_tree, save_tree
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.lanes import Lanes, Policy, key_for
-from e3rl.neural.run_folder import RunFolder, read_json, write_json
+from e3rl.neural.lanes import Policy, key_for, lanes_for
+from e3rl.neural.run_folder import RunFolder, read_json
 from e3rl.neural.training import Training, Watcher
 from e3rl.types import UserError
 
@@ -34,12 +34,13 @@ def functional(env: Any, **options: Any) -> AbstractEnvironment:
     """The environment, if Neural-E³ can learn it: compiled, with binary observations."""
     made = make(env, **options)
     if not isinstance(made, AbstractEnvironment):
-        made.close()
+        if isinstance(env, str):
+            made.close()
         raise UserError("Neural-E³ needs one of e3rl's own environments so far; `e3rl envs` lists them")
-    if not isinstance(made.observation_space, spaces.MultiBinary):
+    space = made.observation_space
+    if not isinstance(space, spaces.MultiBinary) or len(space.shape) != 1:
         raise UserError(
-            f"Neural-E³ has Bernoulli models only so far: observations must be MultiBinary, not "
-            f"{type(made.observation_space).__name__}"
+            f"Neural-E³ has Bernoulli models only so far: observations must be a MultiBinary vector, not {space}"
         )
     return made
 
@@ -64,7 +65,7 @@ class NeuralE3:
             env if isinstance(env, str) else None, env_options or {}, seed, self.config
         )
         self.policy: Policy | None = None
-        self.lanes = Lanes(self.env, self.config)
+        self.lanes = lanes_for(self.env, self.config)
         self.time = 0
         self.actions_taken = 0
 
@@ -94,6 +95,8 @@ class NeuralE3:
             raise UserError(
                 f"expected an observation of shape {self.env.observation_space.shape}, got {observed.shape}"
             )
+        if not self.env.observation_space.contains(observed):
+            raise UserError(f"expected an observation of zeros and ones, got {observed.tolist()}")
         key = key_for(jax.random.key(self.seed), "predict", self.actions_taken)
         action = self.lanes.act(
             self._learned(), key, jnp.asarray(observed, jnp.int8), jnp.array(step, jnp.int32)
@@ -112,8 +115,8 @@ class NeuralE3:
 
     def save(self, path: str | Path) -> None:
         folder = RunFolder(Path(path))
-        write_json(folder.path / "config.json", self.description)
         save_tree(folder.policy, self._learned())
+        folder.write_config(self.description)
 
     @classmethod
     def load(cls, path: str | Path, env: Any = None) -> "NeuralE3":
@@ -129,6 +132,8 @@ class NeuralE3:
             ) from error
         if env is None and name is None:
             raise UserError(f"{path} was trained on an environment without an id: load it with env=...")
+        if not folder.policy.is_file():
+            raise UserError(f"{path} has no trained policy yet: finish the run with --resume first")
         agent = cls(name if env is None else env, config, seed, options if env is None else None)
         like = jax.eval_shape(agent._fresh_policy)
         agent.policy, _ = load_tree(folder.policy, like)

@@ -1,5 +1,6 @@
 """Checkpoints: arrays and a little text in one safetensors file. Reading one runs no code of the file's."""
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -17,26 +18,59 @@ FORMAT = "e3rl checkpoint 1"
 Tree = TypeVar("Tree")
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Replace `path` as a whole or not at all: a crash or a full disk leaves the old file."""
-    temporary = path.with_name(f".{path.name}.tmp")
+def staged(path: Path) -> Path:
+    """Where the next content of `path` waits until it is complete."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def stage_file(path: Path, data: bytes) -> None:
+    """Put `data` on the disk beside `path`; on failure nothing of it stays."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        with staged(path).open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+    except BaseException as error:
+        discard_staged(path)
+        if isinstance(error, OSError):
+            raise _unwritable(path, error) from error
+        raise
+
+
+def commit_file(path: Path) -> None:
+    """The staged content takes the place of the old one, all at once."""
+    try:
+        staged(path).replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        kept = "; what was there before is kept" if path.exists() else ""
-        raise UserError(f"cannot write {path}: {error.strerror or error}{kept}") from error
+        discard_staged(path)
+        raise _unwritable(path, error) from error
+
+
+def discard_staged(path: Path) -> None:
+    with contextlib.suppress(OSError):  # such as a parent that is no folder
+        staged(path).unlink(missing_ok=True)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replace `path` as a whole or not at all: a crash or a full disk leaves the old file."""
+    stage_file(path, data)
+    commit_file(path)
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    kept = "; what was there before is kept" if path.is_file() else ""
+    return UserError(f"cannot write {path}: {error.strerror or error}{kept}")
+
+
+def tree_bytes(tree: Any, **about: Any) -> bytes:
+    """Every array of `tree` under its own name, with `about` as JSON beside them."""
+    arrays = {name: np.array(leaf, order="C") for name, leaf in _named(tree).items()}
+    return save(arrays, metadata={FORMAT: json.dumps(about)})
 
 
 def save_tree(path: Path, tree: Any, **about: Any) -> None:
-    """Every array of `tree` under its own name, with `about` as JSON beside them."""
-    arrays = {name: np.array(leaf, order="C") for name, leaf in _named(tree).items()}
-    write_file(path, save(arrays, metadata={FORMAT: json.dumps(about)}))
+    write_file(path, tree_bytes(tree, **about))
 
 
 def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

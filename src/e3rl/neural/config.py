@@ -1,6 +1,7 @@
 """Neural-E³'s settings: e3rl's own defaults, and the paper's tables by name."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
@@ -13,12 +14,19 @@ from e3rl.planners.utility import Distance
 from e3rl.planners.value import ValueSettings
 from e3rl.types import UserError
 
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
+
+
+def _fits(value: object, kind: type) -> bool:
+    """A whole number is a number too; true and false are none."""
+    return type(value) is kind or (kind is float and type(value) is int)
+
 
 @dataclass(frozen=True)
 class NeuralE3Config:
     """Every choice of a run. Where the paper has a symbol or a table for it, the field says so."""
 
-    explore_ratio: int = 25
+    explore_ratio: int = 30
     """Exploration episodes per time step of the horizon (App. C.1: "Number of Exploration Epochs", 25H to 75H)."""
     explore_episodes: int = 0
     """Exploration episodes outright; 0 takes `explore_ratio` times the horizon."""
@@ -60,6 +68,7 @@ class NeuralE3Config:
     value_batch: int = 64
     value_learning_rate: float = 1e-3
     value_target_rate: float = 0.01
+    """Polyak step of the target network towards the online one, after every update."""
     value_discount: float = 1.0
     value_heads: bool = True
     """A last layer of its own for every time step."""
@@ -99,13 +108,26 @@ class NeuralE3Config:
             "value_updates", "value_batch", "exploit_updates", "round_episodes", "round_updates", "dqn_batch",
             "dqn_target_period", "evaluation_episodes",
         )  # fmt: skip
+        above_zero = (
+            "model_learning_rate", "value_learning_rate", "dqn_learning_rate", "gradient_clip", "value_target_rate"
+        )  # fmt: skip
+        at_most_one = ("recent_share", "value_target_rate", "value_discount", "dqn_discount")
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+            value: Any = getattr(self, field.name)
+            kind: type = type(field.default)
+            if not _fits(value, kind):
+                raise UserError(f"{field.name} must be {_KINDS[kind]}, got {value!r}")
+            if kind is float and not math.isfinite(value):
+                raise UserError(f"{field.name} must be a finite number, got {value}")
             options = get_args(field.type) if get_origin(field.type) is Literal else ()
             if options and value not in options:
                 raise UserError(f"{field.name} must be one of {', '.join(options)}, got {value!r}")
             if field.name in positive and value < 1:
                 raise UserError(f"{field.name} must be at least 1, got {value}")
+            if field.name in above_zero and value <= 0:
+                raise UserError(f"{field.name} must be above 0, got {value}")
+            if field.name in at_most_one and value > 1:
+                raise UserError(f"{field.name} must be at most 1, got {value}")
             if isinstance(value, int | float) and value < 0:
                 raise UserError(f"{field.name} must not be negative, got {value}")
         if self.explore_ratio == 0 and self.explore_episodes == 0:
@@ -204,11 +226,9 @@ def configured(name: str, changes: dict[str, str]) -> NeuralE3Config:
 def _parse(key: str, text: str, kind: type) -> Any:
     if kind is bool:
         if text.lower() not in ("true", "false"):
-            raise UserError(f"{key} must be true or false, got {text!r}")
+            raise UserError(f"{key} must be {_KINDS[kind]}, got {text!r}")
         return text.lower() == "true"
     try:
         return kind(text)
     except ValueError as error:
-        raise UserError(
-            f"{key} must be {'a whole number' if kind is int else 'a number'}, got {text!r}"
-        ) from error
+        raise UserError(f"{key} must be {_KINDS[kind]}, got {text!r}") from error

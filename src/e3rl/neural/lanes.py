@@ -4,6 +4,7 @@ environment. On a GPU the seeds are one vmapped program; on a CPU, where batchin
 import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import equinox as eqx
 import jax
@@ -220,6 +221,18 @@ class Lanes:
             return self._exploit_action(policy, key, obs, time)
 
         return jax.vmap(lambda key: rollout(env, act, key))(jax.random.split(key, count))
+
+
+_IN_USE: WeakValueDictionary[tuple, Lanes] = WeakValueDictionary()
+
+
+def lanes_for(env: AbstractEnvironment, config: NeuralE3Config) -> Lanes:
+    """The `Lanes` of this configuration; those still in use are shared, so that nothing is compiled twice."""
+    key = (env.time_limit, env.num_actions, env.observation_space.shape, config)
+    lanes = _IN_USE.get(key)
+    if lanes is None:
+        lanes = _IN_USE[key] = Lanes(env, config)
+    return lanes
 
 
 def over_lanes(function: Callable[..., Any]) -> Callable[..., Any]:

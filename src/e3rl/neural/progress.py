@@ -20,22 +20,30 @@ class LiveLine:
         self.last = 0.0
 
     def __enter__(self) -> "LiveLine":
-        if not self.quiet and self.console.is_terminal:
+        return self
+
+    def _begin(self) -> None:
+        """At the first word of a run, so that a run that is refused prints its error alone."""
+        if self.console.is_terminal:
             self.bar = Bar(
                 TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
                 TextColumn("left"), TimeRemainingColumn(), console=self.console,
             )  # fmt: skip
             self.task = self.bar.add_task("compiling", total=None, note="")
             self.bar.start()
-        elif not self.quiet:
+        else:
             print("compiling; the first episode takes some seconds", file=sys.stderr)
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
 
     def __call__(self, progress: Progress) -> None:
+        if self.quiet:
+            return
+        if progress.phase == "compiling":
+            self._begin()
+            return
         note = f"return {progress.mean_return:.2f}, disagreement {progress.disagreement:.2f}"
         if progress.phase == "training to exploit":
             note = "no more episodes needed for this"
@@ -50,7 +58,7 @@ class LiveLine:
             return
         now = time.monotonic()
         changed = progress.phase != "explore" or progress.episode == progress.episodes
-        if self.quiet or (now - self.last < 5.0 and not changed):
+        if now - self.last < 5.0 and not changed:
             return
         self.last = now
         remaining = progress.seconds / max(progress.episode, 1) * (progress.episodes - progress.episode)

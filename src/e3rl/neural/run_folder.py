@@ -5,11 +5,21 @@ import io
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from e3rl import __version__
-from e3rl.neural.checkpoint import load_arrays, save_tree, write_file
+from e3rl.neural.checkpoint import (
+    commit_file,
+    discard_staged,
+    load_arrays,
+    save_tree,
+    stage_file,
+    staged,
+    tree_bytes,
+    write_file,
+)
 from e3rl.types import UserError
 
 COLUMNS = (
@@ -37,7 +47,7 @@ class RunFolder:
         """Start the folder, or take up the run that is in it; True when there is a checkpoint to go on from."""
         config = self.path / "config.json"
         if not config.exists():
-            write_json(config, {**description, "version": __version__, "commit": git_commit()})
+            self.write_config(description)
             return False
         if not resume:
             raise UserError(
@@ -49,10 +59,13 @@ class RunFolder:
                 raise UserError(f"{self.path} holds another run: {_difference(key, stored.get(key), value)}")
         return self.state.exists()
 
+    def write_config(self, description: dict[str, Any]) -> None:
+        about = {**description, "version": __version__, "commit": git_commit()}
+        write_json(self.path / "config.json", about)
+
     def keep_rows(self, count: int) -> None:
         """On resuming: the first `count` rows stand, later ones are made again."""
-        with (self.path / "metrics.csv").open(newline="") as file:
-            self.rows = list(csv.reader(file))[1 : count + 1]
+        self.rows = [list(row.values()) for row in read_metrics(self.path)[:count]]
         if len(self.rows) < count:
             raise UserError(f"{self.path / 'metrics.csv'} has {len(self.rows)} rows, the checkpoint {count}")
 
@@ -64,10 +77,10 @@ class RunFolder:
         csv.writer(text, lineterminator="\n").writerows([COLUMNS, *self.rows])
         write_file(self.path / "metrics.csv", text.getvalue().encode())
 
-    def checkpoint(self, tree: Any, **about: Any) -> None:
+    def stage_checkpoint(self, tree: Any, **about: Any) -> None:
         """Rows first: a checkpoint never knows of more episodes than the table."""
         self.write_rows()
-        save_tree(self.state, tree, rows=len(self.rows), **about)
+        stage_file(self.state, tree_bytes(tree, rows=len(self.rows), **about))
 
     def about_checkpoint(self) -> dict[str, Any]:
         return load_arrays(self.state)[1]
@@ -82,6 +95,44 @@ class RunFolder:
         return read_json(path) if path.exists() else None
 
 
+def checkpoint_together(folders: Sequence[RunFolder], trees: Sequence[Any], abouts: Sequence[Any]) -> None:
+    """One checkpoint of several seeds: complete on the disk for all of them before it counts for any."""
+    try:
+        for folder, tree, about in zip(folders, trees, abouts, strict=True):
+            folder.stage_checkpoint(tree, **about)
+    except BaseException:
+        for folder in folders:
+            discard_staged(folder.state)
+        raise
+    for folder in folders:
+        commit_file(folder.state)
+
+
+def complete_checkpoints(folders: Sequence[RunFolder]) -> None:
+    """Finish what `checkpoint_together` had begun to commit when it was killed."""
+    epochs = [folder.about_checkpoint().get("epoch", 0) for folder in folders]
+    for folder, epoch in zip(folders, epochs, strict=True):
+        waiting = staged(folder.state)
+        if epoch < max(epochs) and waiting.is_file() and load_arrays(waiting)[1].get("epoch") == max(epochs):
+            commit_file(folder.state)
+        discard_staged(folder.state)
+
+
+def read_metrics(path: Path) -> list[dict[str, str]]:
+    """The rows of a run's metrics.csv."""
+    table = path / "metrics.csv"
+    if not table.is_file():
+        raise UserError(f"{path} holds no run: metrics.csv is missing")
+    try:
+        with table.open(newline="") as file:
+            header, *rows = list(csv.reader(file))
+        if tuple(header) != COLUMNS:
+            raise ValueError(f"its columns are {', '.join(header)}")
+        return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"{table} is damaged: {error}") from error
+
+
 def write_json(path: Path, value: Any) -> None:
     write_file(path, (json.dumps(value, indent=2) + "\n").encode())
 
@@ -90,9 +141,12 @@ def read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{path.parent} holds no run: {path.name} is missing")
     try:
-        return json.loads(path.read_text())
+        value = json.loads(path.read_text())
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{path} is damaged: it holds no JSON object")
+    return value
 
 
 def git_commit() -> str | None:

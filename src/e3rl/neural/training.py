@@ -3,20 +3,22 @@
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from e3rl.e3 import Slots, explicit_explore_exploit, small_disagreement
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.models.fit import ModelSet
 from e3rl.neural.checkpoint import load_tree
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.lanes import Episodes, Lanes, Policy
-from e3rl.neural.run_folder import RunFolder
+from e3rl.neural.lanes import Episodes, Policy, lanes_for
+from e3rl.neural.run_folder import RunFolder, checkpoint_together, complete_checkpoints
 from e3rl.replay import Replay
 from e3rl.types import UserError
 
@@ -32,8 +34,7 @@ class Progress(NamedTuple):
     seconds: float
 
 
-class Watcher(Protocol):
-    def __call__(self, progress: Progress) -> None: ...
+Watcher: TypeAlias = Callable[[Progress], None]
 
 
 class Training:
@@ -54,7 +55,7 @@ class Training:
         self.config = config
         self.seeds = seeds
         self.keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
-        self.lanes = Lanes(envs[0], config)
+        self.lanes = lanes_for(envs[0], config)
         self.folders = folders
         self.describe = describe
         self.watch = watch
@@ -68,27 +69,30 @@ class Training:
     def learn(self, resume: bool = False) -> tuple[Policy, Replay, list[dict[str, Any]]]:
         """Algorithm 1; returns the exploit policy, all experience, and a summary per seed (one lane each)."""
         self.clock = time.perf_counter()
-        models, self.value, replay = self.lanes.init(self.env, self.keys)
-        start = self._begin(resume, models, replay)
-        if start is not None:
-            models, self.value, replay = start
+        start = self._begin(resume)
+        self.watch(Progress("compiling", self.episodes, self._explore_episodes, 0.0, 0.0, self.seconds))
+        models, self.value, replay = start or self.lanes.init(self.env, self.keys)
         slots = Slots(self._plan, self._stop, self._collect, self._update, self._exploit)
         epoch = self.episodes // self.config.episodes_per_epoch
         try:
             return explicit_explore_exploit(models, replay, slots, epoch, self._after_epoch)
-        except KeyboardInterrupt:
-            if self.unsaved is not None:
-                self._checkpoint(*self.unsaved)
+        except (KeyboardInterrupt, UserError):
+            self._save_pending()
             raise
 
-    def _begin(self, resume: bool, models: ModelSet, replay: Replay) -> Any:
+    @property
+    def _explore_episodes(self) -> int:
+        return self.lanes.epochs * self.config.episodes_per_epoch
+
+    def _begin(self, resume: bool) -> Any:
         """Where the folders stand: None for a fresh run, otherwise the common state of their checkpoints."""
         found = [
             folder.begin(about, resume) for folder, about in zip(self.folders, self.describe, strict=True)
         ]
         if not found or not all(found):
             return None
-        like = jax.tree.map(lambda leaf: leaf[0], (models, self.value, replay))
+        complete_checkpoints(self.folders)
+        like = eqx.filter_eval_shape(self.lanes.fresh, self.envs[0], self.keys[0])
         states, abouts = zip(*(load_tree(folder.state, like) for folder in self.folders), strict=True)
         if len({about["epoch"] for about in abouts}) > 1:
             raise UserError("the seeds of this run were saved at different epochs: resume them one by one")
@@ -96,7 +100,8 @@ class Training:
             folder.keep_rows(about["rows"])
         self.episodes = abouts[0]["epoch"] * self.config.episodes_per_epoch
         self.env_steps = np.array([about["env_steps"] for about in abouts])
-        self.clock -= abouts[0]["seconds"]
+        self.seconds = abouts[0]["seconds"]
+        self.clock -= self.seconds
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
 
     def _epoch(self, t: int) -> jax.Array:
@@ -110,8 +115,9 @@ class Training:
     def _stop(self, t: int, v_explore: np.ndarray) -> bool:
         """The paper's practical rule, a number of epochs, and line 6's, once every seed satisfies it."""
         self.v_explore = v_explore
+        self._insist(~np.isnan(v_explore), v_explore, "exploration value", f" in epoch {t}", t > 0)
         epsilon, actions = self.config.epsilon, self.lanes.actions
-        agreed = epsilon > 0 and all(small_disagreement(v, epsilon, actions) for v in v_explore)
+        agreed = epsilon > 0 and all(small_disagreement(float(v), epsilon, actions) for v in v_explore)
         return t >= self.lanes.epochs or agreed
 
     def _collect(self, policy: Policy, replay: Replay, t: int) -> Replay:
@@ -121,17 +127,22 @@ class Training:
     def _update(self, models: ModelSet, replay: Replay, t: int) -> ModelSet:
         models, loss = self.lanes.update_models(models, replay, self.keys, self._epoch(t))
         self.loss = np.asarray(loss)
-        if not np.all(np.isfinite(self.loss)):
-            seed = self.seeds[int(np.argmin(np.isfinite(self.loss)))]
-            kept = " The last checkpoint, from before it, is kept." if self.folders else ""
-            raise UserError(f"the model loss of seed {seed} became {self.loss.min()} in epoch {t}.{kept}")
+        self._insist(np.isfinite(self.loss), self.loss, "model loss", f" in epoch {t}", t > 0)
         return models
+
+    def _insist(self, sound: np.ndarray, values: np.ndarray, what: str, when: str, saved: bool) -> None:
+        """Stop where a seed's number is not sound; with folders, `learn` then saves the state from before it."""
+        if sound.all():
+            return
+        lane = int(np.argmin(sound))
+        kept = " The checkpoint from before it is kept." if self.folders and saved else ""
+        raise UserError(f"the {what} of seed {self.seeds[lane]} became {values[lane]}{when}.{kept}")
 
     def _after_epoch(self, t: int, models: ModelSet, replay: Replay) -> None:
         self._record("explore", self.collected, self.loss)
         self.unsaved = t + 1, (models, self.value, replay), self.env_steps
         if (t + 1) % self.checkpoint_epochs == 0 or t + 1 == self.lanes.epochs:
-            self._checkpoint(*self.unsaved)
+            self._save_pending()
 
     def _record(self, phase: str, collected: Episodes, loss: np.ndarray | None = None) -> None:
         """A row per episode and seed, and a word to the watcher."""
@@ -155,24 +166,34 @@ class Training:
                     "v_explore": float(self.v_explore[lane]),
                 }
                 folder.add_row(**values)
-        explore = self.lanes.epochs * self.config.episodes_per_epoch
-        total = explore if phase == "explore" else self.episodes
+        total = self._explore_episodes if phase == "explore" else self.episodes
         self.watch(Progress(phase, self.episodes, total, returns.mean(), disagreement.mean(), self.seconds))
 
-    def _checkpoint(self, epoch: int, state: Any, env_steps: np.ndarray) -> None:
-        self.unsaved = None
-        host = jax.device_get(state) if self.folders else None
-        for lane, folder in enumerate(self.folders):
-            own = jax.tree.map(lambda leaf, lane=lane: leaf[lane], host)
+    def _save_pending(self) -> None:
+        """A checkpoint of the last complete epoch, unless there is one already."""
+        if self.unsaved is None:
+            return
+        (epoch, state, env_steps), self.unsaved = self.unsaved, None
+        for folder in self.folders:
             folder.rows = folder.rows[: epoch * self.config.episodes_per_epoch]
-            folder.checkpoint(own, epoch=epoch, env_steps=int(env_steps[lane]), seconds=self.seconds)
+        abouts = [{"epoch": epoch, "env_steps": int(steps), "seconds": self.seconds} for steps in env_steps]
+        if self.folders:
+            checkpoint_together(self.folders, self._by_lane(state), abouts)
+
+    def _by_lane(self, tree: Any) -> list[Any]:
+        """Each seed's part of `tree`, on the host."""
+        host = jax.device_get(tree)
+        return [jax.tree.map(lambda leaf, lane=lane: leaf[lane], host) for lane in range(len(self.seeds))]
 
     def _exploit(self, models: ModelSet, replay: Replay) -> tuple[Policy, Replay, list[dict[str, Any]]]:
         """Lines 10 to 12, optionally with more training while exploiting, then the greedy evaluation."""
+        self._save_pending()
         explore_episodes = self.episodes
         self.watch(Progress("training to exploit", self.episodes, self.episodes, 0.0, 0.0, self.seconds))
         policy = self.lanes.exploit(models, replay, self.keys)
         policy, replay = self._keep_training(policy, replay)
+        size = np.asarray(jax.vmap(optax.tree.norm)(policy.value.online))
+        self._insist(np.isfinite(size), size, "exploit network", "", True)
         count = self.config.evaluation_episodes
         _, collected = self.lanes.exploit_episodes(self.env, policy, replay, self.keys, self._epoch(0), count)
         self._record("exploit", collected)
@@ -180,9 +201,9 @@ class Training:
             self._summary(lane, explore_episodes, np.asarray(collected.returns)[lane])
             for lane in range(len(self.seeds))
         ]
-        host = jax.device_get(policy)
-        for lane, folder in enumerate(self.folders):
-            folder.finish(jax.tree.map(lambda leaf, lane=lane: leaf[lane], host), summaries[lane])
+        if self.folders:
+            for folder, own, summary in zip(self.folders, self._by_lane(policy), summaries, strict=True):
+                folder.finish(own, summary)
         return policy, replay, summaries
 
     def _keep_training(self, policy: Policy, replay: Replay) -> tuple[Policy, Replay]:
@@ -205,7 +226,7 @@ class Training:
 
     def _summary(self, lane: int, explore_episodes: int, returns: np.ndarray) -> dict[str, Any]:
         mean = float(returns.mean())
-        margin = 1.96 * float(returns.std(ddof=1)) / math.sqrt(len(returns)) if len(returns) > 1 else math.nan
+        spread = 1.96 * float(returns.std(ddof=1)) / math.sqrt(len(returns)) if len(returns) > 1 else None
         optimum = getattr(self.envs[lane], "optimal_return", None)
         return {
             **(self.describe[lane] if self.describe else {"seed": self.seeds[lane]}),
@@ -213,7 +234,7 @@ class Training:
             "explore_episodes": explore_episodes,
             "total_episodes": self.episodes,
             "exploit_return_mean": mean,
-            "exploit_return_ci": [mean - margin, mean + margin],
+            "exploit_return_ci": None if spread is None else [mean - spread, mean + spread],
             "optimal_return": optimum if isinstance(optimum, float) else None,
             "wall_seconds": round(time.perf_counter() - self.clock, 3),
             "seeds_in_program": len(self.seeds),

@@ -1,7 +1,6 @@
 """Pictures of training runs: the learning curve with its switch from exploring to exploiting, and where the agent
 went."""
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from matplotlib.figure import Figure
 
 from e3rl.envs.lock import NUM_STATES
 from e3rl.neural.checkpoint import load_arrays
-from e3rl.neural.run_folder import RunFolder, read_json
+from e3rl.neural.run_folder import RunFolder, read_json, read_metrics
 from e3rl.types import UserError
 
 EXPLORE, EXPLOIT = "#3b6fb6", "#c0392b"
@@ -34,26 +33,22 @@ def draw_runs(paths: Sequence[Path], out: Path) -> Path:
         for unused in grid[1]:
             unused.remove()
         _heat_map(shared, np.asarray(visits))
-    title = f"{about['algo']} on {about['env']}, " + ", ".join(
-        f"{key}={value}" for key, value in about["env_options"].items() if key != "seed"
-    )
-    figure.suptitle(f"{title}, {len(paths)} seed{'s' if len(paths) > 1 else ''}", fontsize=11)
+    options = [f"{key}={value}" for key, value in about.get("env_options", {}).items() if key != "seed"]
+    seeds = f"{len(paths)} seed{'s' if len(paths) > 1 else ''}"
+    where = about.get("env") or "an environment without an id"
+    figure.suptitle(", ".join([f"{about.get('algo')} on {where}", *options, seeds]), fontsize=11)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=120)
     return out
 
 
 def _metrics(path: Path) -> dict[str, list[Any]]:
-    table = path / "metrics.csv"
-    if not table.is_file():
-        raise UserError(f"{path} holds no run: metrics.csv is missing")
-    with table.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {
-        "phase": [row["phase"] for row in rows],
-        "return": [float(row["return"]) for row in rows],
-        "disagreement": [float(row["disagreement"]) for row in rows],
-    }
+    rows = read_metrics(path)
+    try:
+        numbers = {name: [float(row[name]) for row in rows] for name in ("return", "disagreement")}
+    except ValueError as error:
+        raise UserError(f"{path / 'metrics.csv'} is damaged: {error}") from error
+    return {"phase": [row["phase"] for row in rows], **numbers}
 
 
 def _curve(axes: Axes, tables: list[dict[str, list[Any]]], column: str, paths: Sequence[Path]) -> None:

@@ -1,0 +1,89 @@
+"""Exploration budgets of the lock experiments: a table and a figure from the CSV files of `e3rl reproduce lock/...`."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from e3rl.types import UserError
+
+PAPER_RATIO = {5: 25, 10: 50, 15: 50, 20: 75}
+"""App. C.1: "Number of Exploration Epochs", per step of the horizon."""
+COLOURS = {"standard": "#3b6fb6", "antishaped": "#c0392b"}
+
+Row = dict[str, str]
+
+
+def read_rows(folder: Path) -> dict[str, list[Row]]:
+    """The rows of every lock experiment in `folder`, by experiment, shorter horizons first."""
+    tables = {}
+    for path in folder.glob("lock*.csv"):
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        if rows:
+            tables[rows[0]["experiment"]] = rows
+    if not tables:
+        raise UserError(f"{folder} holds no results of lock experiments (lock*.csv)")
+    return dict(sorted(tables.items(), key=lambda item: (int(item[1][0]["horizon"]), item[0])))
+
+
+def solved(rows: Sequence[Row], reward: str, ratio: int) -> tuple[int, int]:
+    """Seeds solved, of how many, at one budget."""
+    here = [row["solved"] == "True" for row in rows if row["reward"] == reward and int(row["ratio"]) == ratio]
+    return sum(here), len(here)
+
+
+def ratios(rows: Sequence[Row]) -> list[int]:
+    return sorted({int(row["ratio"]) for row in rows})
+
+
+def table(folder: Path) -> str:
+    """Seeds solved at each measured budget, as Markdown: standard / antishaped."""
+    lines = [
+        "| experiment | seeds solved, standard / antishaped, by budget in episodes per step of the horizon |",
+        "|---|---|",
+    ]
+    for name, rows in read_rows(folder).items():
+        cells = []
+        for ratio in ratios(rows):
+            standard, antishaped = (solved(rows, reward, ratio) for reward in COLOURS)
+            cells.append(f"{ratio}H: {standard[0]}/{standard[1]}, {antishaped[0]}/{antishaped[1]}")
+        lines.append(f"| {name} | {'; '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def draw_budgets(folder: Path) -> Path:
+    """Share of seeds solved against the exploration budget, a panel per experiment, the paper's budget marked."""
+    tables = read_rows(folder)
+    columns = min(3, len(tables))
+    lines = -(-len(tables) // columns)
+    figure = Figure(figsize=(3.6 * columns, 2.6 * lines), layout="constrained")
+    panels = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axes, (name, rows) in zip(panels, tables.items(), strict=False):
+        horizon = int(rows[0]["horizon"])
+        for width, (reward, colour) in zip((4.0, 1.3), COLOURS.items(), strict=True):
+            shares = [solved(rows, reward, ratio) for ratio in ratios(rows)]
+            values = [100 * hit / max(count, 1) for hit, count in shares]
+            axes.plot(
+                ratios(rows),
+                values,
+                "o-",
+                color=colour,
+                label=reward,
+                linewidth=width,
+                markersize=2 + 1.5 * width,
+            )
+        if horizon in PAPER_RATIO:
+            axes.axvline(PAPER_RATIO[horizon], color="0.4", linestyle=":", label="the paper's budget")
+        axes.set_title(name, fontsize=10)
+        axes.set_ylim(-5, 105)
+        axes.set_xlim(left=0)
+        axes.set_xlabel(f"exploration episodes / {horizon}", fontsize=8)
+        axes.set_ylabel("seeds solved, %", fontsize=8)
+    for unused in panels[len(tables) :]:
+        unused.remove()
+    panels[0].legend(frameon=False, fontsize=7)
+    out = folder / "budgets.png"
+    figure.savefig(out, dpi=120)
+    return out

@@ -1,0 +1,234 @@
+"""A run's folder: what may start in it, what resuming keeps, and checkpoints of several seeds as one."""
+
+import csv
+import errno
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import e3rl
+from e3rl.neural import run_folder
+from e3rl.neural.checkpoint import load_arrays, save_tree
+from e3rl.neural.run_folder import (
+    COLUMNS,
+    RunFolder,
+    checkpoint_together,
+    complete_checkpoints,
+    git_commit,
+    read_json,
+    read_metrics,
+)
+from e3rl.types import UserError
+
+ABOUT = {"algo": "neural-e3", "env": "id", "env_options": {"horizon": 3}, "seed": 0, "config": {"hidden": 8}}
+
+
+def row(episode, **changes):
+    values = {
+        "phase": "explore", "episode": episode, "env_steps": 3 * episode, "return": 0.1, "length": 3,
+        "disagreement": 1 / 3, "model_loss": float("nan"), "seconds": 0.5, "v_explore": float("inf"),
+    }  # fmt: skip
+    return values | changes
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.begin(ABOUT, resume=False)
+    for episode in (1, 2, 3):
+        folder.add_row(**row(episode))
+    return folder
+
+
+def save(folder, epoch):
+    checkpoint_together([folder], [{"weight": np.full(2, epoch)}], [{"epoch": epoch}])
+
+
+def test_a_new_folder_tells_everything_needed_to_repeat_the_run(folder):
+    about = read_json(folder.path / "config.json")
+    assert about == {**ABOUT, "version": e3rl.__version__, "commit": git_commit()}
+
+
+def test_commit(monkeypatch, tmp_path):
+    monkeypatch.delenv("E3RL_COMMIT", raising=False)
+    checkout = Path(run_folder.__file__).parents[3]
+    if (checkout / ".git").exists():
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=checkout, capture_output=True, text=True)
+        assert git_commit() == head.stdout.strip()
+    monkeypatch.setenv("E3RL_COMMIT", "abc123")
+    assert git_commit() == "abc123"
+    monkeypatch.delenv("E3RL_COMMIT")
+    monkeypatch.setattr(run_folder, "__file__", str(tmp_path / "a" / "b" / "c" / "d.py"))
+    assert git_commit() is None
+
+
+def test_rows_are_a_table_with_the_promised_columns(folder):
+    assert ",".join(COLUMNS).startswith(
+        "phase,episode,env_steps,return,length,disagreement,model_loss,seconds"
+    )
+    folder.write_rows()
+    with (folder.path / "metrics.csv").open(newline="") as file:
+        header, first, *_ = csv.reader(file)
+    assert tuple(header) == COLUMNS
+    assert first == ["explore", "1", "3", "0.1", "3", "0.333333333", "nan", "0.5", "inf"]
+    assert [int(row["episode"]) for row in read_metrics(folder.path)] == [1, 2, 3]
+
+
+def test_a_folder_with_a_run_is_not_taken_without_resume(folder):
+    with pytest.raises(UserError, match=r"already holds a run: give --resume .* or another --out"):
+        RunFolder(folder.path).begin(ABOUT, resume=False)
+
+
+def test_resuming_before_the_first_checkpoint_starts_again(folder):
+    assert RunFolder(folder.path).begin(ABOUT, resume=True) is False
+    save(folder, 3)
+    assert RunFolder(folder.path).begin(ABOUT, resume=True) is True
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"config": {"hidden": 9}}, "config.hidden is 8 there, 9 was given"),
+        ({"config": {"hidden": 8, "new": 1}}, "config.new is None there, 1 was given"),
+        ({"seed": 1}, "seed is 0 there, 1 was given"),
+        ({"env_options": {"horizon": 4}}, "env_options.horizon is 3 there, 4 was given"),
+        ({"algo": "ue2"}, "algo is 'neural-e3' there, 'ue2' was given"),
+    ],
+)
+def test_resuming_with_other_settings_names_the_first_difference(folder, changes, message):
+    with pytest.raises(UserError, match=f"holds another run: {message}"):
+        RunFolder(folder.path).begin(ABOUT | changes, resume=True)
+
+
+def test_resuming_keeps_the_rows_of_the_checkpoint_as_they_were(folder):
+    folder.write_rows()
+    before = (folder.path / "metrics.csv").read_bytes()
+    again = RunFolder(folder.path)
+    again.keep_rows(2)
+    assert len(again.rows) == 2
+    again.add_row(**row(3))
+    again.write_rows()
+    assert (folder.path / "metrics.csv").read_bytes() == before
+
+
+def test_missing_rows(folder):
+    folder.write_rows()
+    with pytest.raises(UserError, match=r"metrics.csv has 3 rows, the checkpoint 4"):
+        folder.keep_rows(4)
+    (folder.path / "metrics.csv").unlink()
+    with pytest.raises(UserError, match=r"metrics.csv is missing"):
+        folder.keep_rows(1)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe\x00", b"a,b\n1,2\n", (",".join(COLUMNS) + "\nexplore,1\n").encode()]
+)
+def test_a_damaged_table(folder, content):
+    (folder.path / "metrics.csv").write_bytes(content)
+    with pytest.raises(UserError, match=r"metrics.csv is damaged"):
+        read_metrics(folder.path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe\x00"])
+def test_damaged_json(tmp_path, content):
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"config.json is damaged"):
+        read_json(tmp_path / "config.json")
+    with pytest.raises(UserError, match=r"holds no run: summary.json is missing"):
+        read_json(tmp_path / "summary.json")
+
+
+def test_finishing(folder):
+    assert folder.summary() is None
+    folder.finish({"weight": np.zeros(2)}, {"seed": 0})
+    assert folder.summary() == {"seed": 0}
+    assert len(read_metrics(folder.path)) == 3
+    assert load_arrays(folder.policy)[0].keys() == {"['weight']"}
+    assert json.loads((folder.path / "summary.json").read_text()) == {"seed": 0}
+
+
+# Several seeds: their checkpoints count together or not at all.
+
+
+@pytest.fixture
+def two(tmp_path):
+    folders = [RunFolder(tmp_path / name) for name in ("seed0", "seed1")]
+    save_together(folders, 1)
+    return folders
+
+
+def save_together(folders, epoch):
+    for folder in folders:
+        folder.add_row(**row(epoch))
+    trees = [{"weight": np.array([epoch, lane])} for lane in range(len(folders))]
+    checkpoint_together(folders, trees, [{"epoch": epoch}] * len(folders))
+
+
+def files(folders):
+    return sorted(path.name for folder in folders for path in folder.state.parent.iterdir())
+
+
+def epochs(folders):
+    return [folder.about_checkpoint()["epoch"] for folder in folders]
+
+
+@pytest.mark.parametrize("call", [1, 2, 3, 4])
+def test_a_full_disk_at_any_file_leaves_every_seed_at_the_old_checkpoint(two, call, monkeypatch):
+    old, calls = [folder.state.read_bytes() for folder in two], []
+
+    def fill_up(descriptor):
+        calls.append(descriptor)
+        if len(calls) == call:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fill_up)
+    with pytest.raises(UserError, match="No space left on device"):
+        save_together(two, 2)
+    assert [folder.state.read_bytes() for folder in two] == old
+    assert files(two) == ["state.safetensors"] * 2
+    for folder in two:
+        folder.keep_rows(folder.about_checkpoint()["rows"])
+
+
+def killed_between_commits(two, monkeypatch):
+    def die(path):
+        raise SystemExit  # nothing after this line runs, as after SIGKILL
+
+    with monkeypatch.context() as patch:
+        commit, done = run_folder.commit_file, []
+
+        def commit_one(path):
+            (die if done else commit)(path)
+            done.append(path)
+
+        patch.setattr(run_folder, "commit_file", commit_one)
+        with pytest.raises(SystemExit):
+            save_together(two, 2)
+
+
+def test_a_checkpoint_committed_for_one_seed_is_completed_for_all(two, monkeypatch):
+    killed_between_commits(two, monkeypatch)
+    assert epochs(two) == [2, 1]
+    complete_checkpoints(two)
+    assert epochs(two) == [2, 2]
+    assert files(two) == ["state.safetensors"] * 2
+    np.testing.assert_array_equal(load_arrays(two[1].state)[0]["['weight']"], [2, 1])
+
+
+def test_a_checkpoint_staged_for_some_seeds_only_is_dropped(two):
+    two[0].stage_checkpoint({"weight": np.zeros(2)}, epoch=2)
+    complete_checkpoints(two)
+    assert epochs(two) == [1, 1]
+    assert files(two) == ["state.safetensors"] * 2
+
+
+def test_a_staged_checkpoint_of_another_epoch_is_dropped(two, monkeypatch):
+    killed_between_commits(two, monkeypatch)
+    staged = two[1].state.with_name(".state.safetensors.tmp")
+    save_tree(staged, {"weight": np.zeros(2)}, epoch=1)
+    complete_checkpoints(two)
+    assert epochs(two) == [2, 1]
