@@ -7,7 +7,7 @@ __version__ = "0.1.0"
 from e3rl.envs.adapter import make
 from e3rl.envs.registration import register
 
-__all__ = ["NeuralE3", "NeuralE3Config", "make"]
+__all__ = ["Dreem", "NeuralE3", "NeuralE3Config", "make"]
 
 register()
 
@@ -18,6 +18,10 @@ def __getattr__(name: str) -> Any:
         from e3rl.neural.agent import NeuralE3
 
         return NeuralE3
+    if name == "Dreem":
+        from e3rl.dreem import Dreem
+
+        return Dreem
     if name == "NeuralE3Config":
         from e3rl.neural.config import NeuralE3Config
 

@@ -227,17 +227,28 @@ def evaluate(args: argparse.Namespace) -> int:
 def reproduce(args: argparse.Namespace) -> int:
     from e3rl.experiments.lock import EXPERIMENTS, run
 
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
     if args.experiment is None:
-        if args.json:
-            print(json.dumps({"experiments": list(EXPERIMENTS)}))
-        else:
-            print("\n".join(EXPERIMENTS))
+        names = [*EXPERIMENTS, "dreem"]
+        print(json.dumps({"experiments": names}) if args.json else "\n".join(names))
         return 0
+    if args.experiment == "dreem":
+        from e3rl.experiments import dreem_results
+        from e3rl.reports import dreem_figures
+
+        out = args.out or Path("results/dreem")
+        dreem_results.run(out, say)
+        figures = [str(path) for path in dreem_figures.draw(out)]
+        print(json.dumps({"figures": figures}) if args.json else "\n".join(figures))
+        return 0
+    out = args.out or Path("results") / args.experiment.partition("/")[0].partition("-")[0]
     try:
         seeds = [int(seed) for seed in args.seeds.split(",")] if args.seeds else []
     except ValueError as error:
         raise UserError(f"--seeds takes whole numbers such as 5,6,7, got {args.seeds!r}") from error
-    rows = run(args.experiment, args.out, lambda line: print(line, file=sys.stderr, flush=True), seeds)
+    rows = run(args.experiment, out, say, seeds)
     if args.json:
         print(json.dumps({"rows": rows}))
     return 0
@@ -248,7 +259,7 @@ def report(args: argparse.Namespace) -> int:
     from e3rl.reports.learning import draw_runs
 
     folder = args.run_folder
-    if any(folder.glob("lock*.csv")):
+    if any(folder.glob("lock*-h[0-9]*.csv")):
         from e3rl.reports.lock_budgets import draw_budgets, table
 
         picture, text = draw_budgets(folder), table(folder)
@@ -301,6 +312,13 @@ def dreem(args: argparse.Namespace) -> int:
     """Three modes: certify the theorem, measure how far below its n it works, or one run round by round."""
     from e3rl.dreem.certify import FAMILIES, certify, certify_all
 
+    many = args.certify or args.below_theory
+    if many and (args.n is not None or args.phi is not None):
+        raise UserError("--n and --phi are for one run: --certify and --below-theory set them")
+    if args.doubling and not args.certify:
+        raise UserError("--doubling goes with --certify")
+    if args.family == "all" and not many:
+        raise UserError("--family all goes with --certify or --below-theory")
     names = list(FAMILIES) if args.family == "all" else [args.family]
     options = {
         "models": args.models, "extra_policies": args.policies, "epsilon": args.epsilon, "delta": args.delta,
@@ -326,7 +344,7 @@ def dreem(args: argparse.Namespace) -> int:
         )
         return 0
     if not args.certify:
-        return _dreem_once(args, names[0], options)
+        return _dreem_once(args, names[0])
     options["doubling"] = args.doubling
     found = (
         certify(names[0], args.runs, **options)
@@ -359,7 +377,7 @@ def dreem(args: argparse.Namespace) -> int:
     return 0
 
 
-def _dreem_once(args: argparse.Namespace, name: str, options: dict[str, Any]) -> int:
+def _dreem_once(args: argparse.Namespace, name: str) -> int:
     from e3rl.dreem.algorithm import Dreem, policy_return
     from e3rl.dreem.certify import make_problem
 
@@ -474,7 +492,9 @@ def parser() -> argparse.ArgumentParser:
 
     sub = command("reproduce", reproduce, "Run an experiment by its id; without one, list the ids.")
     sub.add_argument("experiment", nargs="?", metavar="ID")
-    sub.add_argument("--out", type=Path, default=Path("results/lock"), metavar="DIR")
+    sub.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to write (default: its folder under results/)"
+    )
     sub.add_argument("--seeds", metavar="N,N,...", help="other seeds than the experiment's own")
 
     sub = command("theory", theory, "Print the constants of Theorem 1: φ, T, n and their totals.")

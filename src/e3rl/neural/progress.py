@@ -18,6 +18,7 @@ class LiveLine:
         self.console = Console(stderr=True)
         self.bar: Bar | None = None
         self.last = 0.0
+        self.first: Progress | None = None
 
     def __enter__(self) -> "LiveLine":
         return self
@@ -56,13 +57,17 @@ class LiveLine:
                 note=note,
             )
             return
+        first = self.first = self.first or progress
         now = time.monotonic()
         changed = progress.phase != "explore" or progress.episode == progress.episodes
         if now - self.last < 5.0 and not changed:
             return
         self.last = now
-        remaining = progress.seconds / max(progress.episode, 1) * (progress.episodes - progress.episode)
-        left = f", {remaining:.0f} s left" if progress.phase == "explore" else ""
+        left = ""
+        if progress.phase == "explore" and progress.episode > first.episode:
+            # From the first report on: what comes before it is mostly compilation.
+            pace = (progress.seconds - first.seconds) / (progress.episode - first.episode)
+            left = f", {pace * (progress.episodes - progress.episode):.0f} s left"
         print(
             f"{progress.phase}: episode {progress.episode}/{progress.episodes}, {note}{left}", file=sys.stderr
         )

@@ -18,13 +18,13 @@ Row = dict[str, str]
 def read_rows(folder: Path) -> dict[str, list[Row]]:
     """The rows of every lock experiment in `folder`, by experiment, shorter horizons first."""
     tables = {}
-    for path in folder.glob("lock*.csv"):
+    for path in folder.glob("lock*-h[0-9]*.csv"):
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))
         if rows:
             tables[rows[0]["experiment"]] = rows
     if not tables:
-        raise UserError(f"{folder} holds no results of lock experiments (lock*.csv)")
+        raise UserError(f"{folder} holds no results of lock experiments (lock*-hN.csv)")
     return dict(sorted(tables.items(), key=lambda item: (int(item[1][0]["horizon"]), item[0])))
 
 
