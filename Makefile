@@ -7,6 +7,7 @@ WORKERS ?= 2
 
 # Caches stay inside the checkout, so nothing else has to be writable.
 export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 test slow bench: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help

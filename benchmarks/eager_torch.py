@@ -258,14 +258,11 @@ class Search:
                 parent.value += (outcome - parent.value) / (parent.count + 1)
                 parent.count += 1
                 parent.visits[taken] += 1
-        scores = {
-            "best": best,
-            "visits": root.visits,
-            "mean": [c.reward + c.discount * c.value if c else -math.inf for c in root.children],
-        }[settings.choice]
-        return max(
-            range(settings.actions), key=scores.__getitem__
-        ), root.value * root.count / settings.playouts
+        means = [c.reward + c.discount * c.value if c else -math.inf for c in root.children]
+        values = best if settings.choice == "best" else means
+        scores = root.visits if settings.choice == "visits" else values
+        action = max(range(settings.actions), key=scores.__getitem__)
+        return action, values[action]
 
 
 def dynamics(members) -> Dynamics:

@@ -16,11 +16,14 @@ from safetensors.numpy import save_file
 
 import e3rl
 from e3rl import cli
+from e3rl.cli import environments, neural
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.registration import ENVIRONMENTS
+from e3rl.experiments import runner
 from e3rl.neural.config import configured
 from e3rl.neural.lanes import lanes_for
 from e3rl.neural.run_folder import RunFolder, read_metrics
+from e3rl.reports import learning
 from e3rl.types import UserError
 
 
@@ -120,6 +123,16 @@ def test_a_reader_that_leaves_is_no_error():
         assert process.wait() == 0
 
 
+def test_it_runs_as_a_module_and_its_help_imports_no_experiment():
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "e3rl.cli", "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: e3rl")
+    assert "e3rl.experiments" not in done.stderr
+    assert "matplotlib" not in done.stderr
+
+
 def test_help_and_version(capsys):
     assert cli.main(["--help"]) == 0
     text = capsys.readouterr().out
@@ -130,7 +143,8 @@ def test_help_and_version(capsys):
 
 
 def test_bench_outside_a_checkout_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(cli, "__file__", str(tmp_path / "site-packages" / "e3rl" / "cli.py"))
+    installed = tmp_path / "lib" / "site-packages" / "e3rl" / "cli" / "environments.py"
+    monkeypatch.setattr(environments, "__file__", str(installed))
     assert cli.main(["bench", "envs"]) == 2
     assert re.fullmatch("e3rl: error: .*checkout.*\n", capsys.readouterr().err)
 
@@ -142,7 +156,8 @@ def test_bench_prints_and_saves_what_the_benchmarks_report(tmp_path, monkeypatch
     checkout = tmp_path / "checkout"
     (checkout / "benchmarks").mkdir(parents=True)
     (checkout / "benchmarks" / "run.py").write_text(f"print({json.dumps(report)!r})")
-    monkeypatch.setattr(cli, "__file__", str(checkout / "src" / "e3rl" / "cli.py"))
+    source = checkout / "src" / "e3rl" / "cli" / "environments.py"
+    monkeypatch.setattr(environments, "__file__", str(source))
     assert cli.main(["bench", "--json", "--out", str(tmp_path / "out")]) == 0
     assert json.loads(capsys.readouterr().out) == report
     saved = json.loads((tmp_path / "out" / "fake.json").read_text())
@@ -163,6 +178,9 @@ TINY = {
     "round_episodes": 3, "round_updates": 2,
 }  # fmt: skip
 LOCK = ["lock", "--horizon", "3", "--antishaped", "--env", "noise_bits=1", "--seed", "3"]
+SUMMARY = {
+    "seed": 0, "exploit_return_mean": 1.0, "exploit_return_ci": None, "explore_episodes": 7, "wall_seconds": 1.0,
+}  # fmt: skip
 SET = ["--set", *(f"{key}={value}" for key, value in TINY.items())]
 
 
@@ -225,6 +243,54 @@ def test_train_json_is_one_object_and_nothing_else(compiled, tmp_path, capsys):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("argv", "folder"),
+    [
+        (["--horizon", "10", "--antishaped"], "lock-neural-e3-horizon10-antishaped-seed0"),
+        (["--seed", "2", "--seeds", "3"], "lock-neural-e3-seeds2-4"),
+        (["--algo", "ue2", "--config", "paper-lock-h5"], "lock-ue2-paper-lock-h5-seed0"),
+        (["--set", "hidden=8", "ucb=0.5", "--env", "noise_bits=1"], "lock-neural-e3-noise_bits1-hidden8-ucb0.5-seed0"),
+    ],
+)  # fmt: skip
+def test_the_default_folder_names_all_that_was_chosen(argv, folder, tmp_path, monkeypatch, capsys):
+    """Seen in the hint, with the training itself left out."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runner, "train", lambda env, options, config, seeds, out, *rest: ([out], [SUMMARY]))
+    monkeypatch.setattr(learning, "draw_runs", lambda paths, picture: picture)
+    assert cli.main(["train", "lock", *argv]) == 0
+    verdict, picture, following = capsys.readouterr().out.splitlines()
+    assert verdict.endswith(f"(runs/{folder})")
+    assert picture == f"picture: runs/{folder}/learning.png"
+    assert following == f"next: e3rl evaluate runs/{folder} --episodes 1000"
+
+
+def test_the_default_folder_of_many_settings_can_be_made(tmp_path):
+    def folder(hidden):
+        args = cli.parser().parse_args(["train", "../ä", "--config", "e3rl"])
+        settings = {f"setting{i}": "long" * 5 for i in range(20)} | {"hidden": hidden}
+        return neural._default_folder(args, {}, settings, range(2))
+
+    (tmp_path / folder("1")).mkdir(parents=True)
+    assert folder("1").parent == Path("runs")
+    assert folder("1") != folder("2")
+    assert folder("1").name.endswith("-seeds0-1")
+
+
+def test_nothing_is_kept_for_a_user_without_a_home(monkeypatch):
+    def nobody():
+        raise RuntimeError("Could not determine home directory.")
+
+    kept = jax.config.jax_compilation_cache_dir
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nobody)
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        neural._keep_compiled_programs()
+        assert jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", kept)
+
+
 def test_evaluate(trained, capsys):
     assert cli.main(["evaluate", str(trained), "--episodes", "6", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -260,6 +326,8 @@ def test_several_seeds(compiled, tmp_path, capsys):
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["learning.png", "seed3", "seed4"]
     assert cli.main(["report", str(tmp_path / "runs"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == report["runs"]
+    assert cli.main(["evaluate", str(tmp_path / "runs")]) == 2
+    one_line(capsys, f"holds the runs of several seeds: evaluate one, such as {tmp_path / 'runs' / 'seed3'}")
 
 
 @pytest.mark.parametrize(
@@ -277,7 +345,18 @@ def test_several_seeds(compiled, tmp_path, capsys):
         (["lock", "--horizon", "0"], "horizon must be at least 1, got 0"),
         (["lock", "--horizon", "x"], "--horizon"),
         (["lock", "--env", "horizn=3"], "takes no argument 'horizn'; did you mean 'horizon'"),
-        (["lock", "--env", "horizon=three"], "cannot be made with .*horizon='three'"),
+        (
+            ["lock", "--env", "horizon=three"],
+            "CombinationLock-v0: horizon must be a whole number, got 'three'",
+        ),
+        (
+            ["lock", "--env", "noise_bits=2.5"],
+            "CombinationLock-v0: noise_bits must be a whole number, got 2.5",
+        ),
+        (["lock", "--env", f"seed={10**20}"], r"seed must be a whole number from 0 to .*, got 10{20}"),
+        (["lock", "--env", "antishaped=no"], "antishaped must be true or false, got 'no'"),
+        (["lock", "--env", "switch=true"], "switch must be a number, got True"),
+        (["maze", "--env", "size=5.5"], "Maze-v0: size must be a whole number, got 5.5"),
         (["lock", "--env", "noise_bits"], "--env takes key=value, got 'noise_bits'"),
         (["lock", "--size", "3"], "--size belongs to maze"),
         (["lock", "--seeds", "0"], "--seeds must be at least 1, got 0"),
@@ -305,6 +384,8 @@ def test_training_with_bad_input_is_one_line_and_leaves_no_folder(argv, words, t
         (["report", "nowhere"], "nowhere holds no run"),
         (["reproduce", "lock/h6"], "unknown experiment 'lock/h6'"),
         (["reproduce", "lock/h5", "--seeds", "a,b"], "--seeds takes whole numbers .* got 'a,b'"),
+        (["reproduce", "lock/h5", "--seeds", "-1"], "seeds must be from 0 to .*, got -1"),
+        (["reproduce", "lock/h5", "--seeds", f"0,{2**31}"], "seeds must be from 0 to .*, got 0, 2147483648"),
     ],
 )
 def test_other_commands_with_bad_input(argv, words, tmp_path, monkeypatch, capsys):
@@ -319,6 +400,17 @@ def test_reproduce_lists_its_experiments(capsys):
     assert "lock/h5" in json.loads(capsys.readouterr().out)["experiments"]
     assert cli.main(["reproduce"]) == 0
     assert "lock/h5" in capsys.readouterr().out.splitlines()
+
+
+def test_report_on_planning_experiments(tmp_path, capsys):
+    (tmp_path / "planning-mcts.csv").write_text(
+        "experiment,seed,episodes,return_mean,solved,paid_episodes\nplanning/mcts,0,64,4.0,True,9\n"
+    )
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    table = json.loads(capsys.readouterr().out)["table"]
+    assert table.splitlines()[2:] == ["| mcts | 1 of 1 | 4.00 | 9 |"]
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{table}\n"
 
 
 def test_a_folder_with_a_run(trained, capsys):

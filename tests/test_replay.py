@@ -108,7 +108,7 @@ def test_sample_draws_rows_in_the_asked_proportions(two_epochs, share):
     drawn = rows_of(sample(replay, jax.random.key(3), 10_000, share), 10_000)
     counts = np.array([drawn.count(row) for row in kept])
     assert counts.sum() == 10_000  # whole rows, and nothing past the end
-    chance = np.array([(1 - share) / 10] * 6 + [(1 - share) / 10 + share / 4] * 4)
+    chance = np.array([(1 - share) / 6] * 6 + [share / 4] * 4) if share else np.full(10, 0.1)
     np.testing.assert_array_equal(counts[chance == 0], 0)
     likely = chance > 0
     assert stats.chisquare(counts[likely], 10_000 * chance[likely]).pvalue > 1e-3

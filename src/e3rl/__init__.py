@@ -2,12 +2,11 @@
 
 from typing import Any
 
-__version__ = "0.1.0"
-
+from e3rl._version import __version__
 from e3rl.envs.adapter import make
 from e3rl.envs.registration import register
 
-__all__ = ["Dreem", "NeuralE3", "NeuralE3Config", "make"]
+__all__ = ["Dreem", "NeuralE3", "NeuralE3Config", "__version__", "make"]
 
 register()
 

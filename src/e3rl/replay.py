@@ -55,11 +55,14 @@ class Replay(NamedTuple):
         return Replay(jax.tree.map(put, self.rows, new), size, self.size)
 
     def sample(self, key: Key, batch: int, recent_share: float = 0.0) -> Transitions:
-        """`batch` rows, uniformly; with probability `recent_share` from the last epoch alone (App. B.1)."""
+        """`batch` rows, uniformly; or with probability `recent_share` from the last epoch and otherwise from the
+        epochs before it (App. B.1), by rows rather than whole trajectories."""
         key_row, key_recent = jax.random.split(key)
         index = jax.random.randint(key_row, (batch,), 0, self.size)
         if recent_share > 0.0:
-            key_row, key_recent = jax.random.split(key_recent)
-            late = jax.random.randint(key_row, (batch,), self.recent, self.size)
-            index = jnp.where(jax.random.bernoulli(key_recent, recent_share, (batch,)), late, index)
+            key_early, key_late, key_choice = jax.random.split(key_recent, 3)
+            end_of_early = jnp.where(self.recent > 0, self.recent, self.size)
+            early = jax.random.randint(key_early, (batch,), 0, end_of_early)
+            late = jax.random.randint(key_late, (batch,), self.recent, self.size)
+            index = jnp.where(jax.random.bernoulli(key_choice, recent_share, (batch,)), late, early)
         return jax.tree.map(lambda leaf: leaf[index], self.rows)

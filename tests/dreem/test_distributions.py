@@ -13,11 +13,10 @@ from e3rl.dreem.distributions import (
     pairwise_disagreement,
     per_step,
     state_distributions,
-    total_variation,
     v_exploit,
     v_explore,
 )
-from e3rl.planners.utility import total_variation as jax_total_variation
+from e3rl.planners.utility import total_variation
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 
@@ -98,7 +97,7 @@ def test_v_explore_is_the_best_pair_and_v_exploit_the_expected_reward(size):
 def test_total_variation_has_no_half_and_agrees_with_the_planners():
     p, q = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     assert total_variation(p, q) == 2.0
-    assert float(jax_total_variation(jnp.asarray(p), jnp.asarray(q))) == 2.0
+    assert float(total_variation(jnp.asarray(p), jnp.asarray(q))) == 2.0
 
 
 def test_the_last_action_of_a_policy_never_matters():

@@ -18,7 +18,7 @@ from e3rl.neural.agent import describe
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.lanes import Episodes, Policy, lanes_for
 from e3rl.neural.run_folder import RunFolder, read_json, read_metrics
-from e3rl.neural.training import Training, _choose
+from e3rl.neural.training import Training
 from e3rl.replay import Replay
 from e3rl.types import UserError
 
@@ -295,14 +295,14 @@ def test_a_huge_epsilon_stops_once_there_is_a_value_and_leaves_a_checkpoint(tmp_
     config = dataclasses.replace(TINY, epsilon=1e9)
     # ε is no part of what is compiled.
     monkeypatch.setattr(training_module, "lanes_for", lambda env, config: compiled)
-    make(tmp_path, config).learn()
-    for seed in SEEDS:
+    make(tmp_path, config, seeds=SEEDS[:1]).learn()
+    for seed in SEEDS[:1]:
         folder = RunFolder(tmp_path / f"seed{seed}")
         assert folder.summary()["explore_episodes"] == 1
         assert folder.about_checkpoint()["epoch"] == 1
         assert [row["phase"] for row in read_metrics(folder.path)] == ["explore"] + ["exploit"] * 5
     policy = RunFolder(tmp_path / "seed3").policy.read_bytes()
-    make(tmp_path, config).learn(resume=True)
+    make(tmp_path, config, seeds=SEEDS[:1]).learn(resume=True)
     assert RunFolder(tmp_path / "seed3").policy.read_bytes() == policy
 
 
@@ -315,9 +315,10 @@ def test_one_evaluation_episode_has_no_interval(whole):
     json.dumps(summary, allow_nan=False)
 
 
-def test_choose_is_per_seed():
-    new, old = {"a": jnp.ones((2, 3))}, {"a": jnp.zeros((2, 3))}
-    np.testing.assert_array_equal(_choose(np.array([True, False]), new, old)["a"], [[1, 1, 1], [0, 0, 0]])
+@pytest.mark.parametrize("changes", [{"epsilon": 1.0}, {"exploit_rounds": 1}])
+def test_settings_that_end_at_a_seeds_own_time_take_one_seed(changes):
+    with pytest.raises(UserError, match="one by one"):
+        make(config=dataclasses.replace(TINY, **changes))
 
 
 @pytest.mark.parametrize(
@@ -352,49 +353,53 @@ def test_every_way_to_explore_and_exploit_runs_to_the_end(tmp_path, changes):
     assert known == [config.planner == "mcts"] * (explored - 1)
 
 
-WEIGHTS = Policy(None, jnp.array([1, 2]))
+WEIGHTS = Policy(None, jnp.array([1]))
 NOTHING_SEEN = Replay(None, jnp.array(0), jnp.array(0))
 
 
-def test_on_the_first_drop_each_seed_reverts_to_its_best_weights_and_stops():
-    """App. C.3. The first seed improves throughout; the second drops in round 2 and its later luck is not seen."""
-    scores = [[1.0, 2.0], [2.0, 1.0], [3.0, 5.0]]
-    training = make(config=dataclasses.replace(TINY, exploit_rounds=3))
+def scripted(scores):
+    """Lanes whose episodes earn `scores[round]` in the mean and whose training adds 10 to the weights."""
     trained = []
 
     def play(env, policy, replay, keys, t, count):
         assert count == 3
-        returns = jnp.array(scores[int(t[0]) - 1])[:, None] + jnp.array([-1.0, 0.0, 1.0])
-        empty = jnp.zeros((2, 3))
-        return replay._replace(size=replay.size + 1), Episodes(
-            returns, empty.astype(jnp.int32), empty, empty, empty[..., None] > 0
-        )
+        returns = scores[int(t[0]) - 1] + jnp.array([[-1.0, 0.0, 1.0]])
+        empty = jnp.zeros((1, 3))
+        return replay._replace(size=replay.size + 1), Episodes(returns, empty.astype(jnp.int32), empty)
 
     def refine(policy, replay, keys, t):
         trained.append(int(replay.size))
         return policy._replace(value=policy.value + 10)
 
-    training.lanes = SimpleNamespace(exploit_episodes=play, refine=refine)
+    return SimpleNamespace(exploit_episodes=play, refine=refine, epochs=1), trained
+
+
+@pytest.mark.parametrize(
+    ("scores", "kept", "played", "trained"),
+    [
+        ([1.0, 2.0, 3.0], 21, 3, [1, 2]),  # better throughout; nothing is trained that will not be played
+        ([2.0, 1.0, 5.0], 1, 2, [1]),  # the drop ends it, and later luck is not seen
+        ([1.0, 2.0, 0.0], 11, 3, [1, 2]),
+    ],
+)
+def test_on_the_first_drop_the_best_weights_come_back(scores, kept, played, trained):
+    """App. C.3."""
+    config = dataclasses.replace(TINY, exploit="dqn", exploit_rounds=3)
+    training = make(config=config, seeds=SEEDS[:1])
+    training.lanes, seen = scripted(scores)
     training.clock = 0.0
-    kept, replay = training._keep_training(WEIGHTS, NOTHING_SEEN)
-    np.testing.assert_array_equal(kept.value, [21, 2])
-    assert int(replay.size) == 3
-    assert trained[:2] == [1, 2]
-    assert training.episodes == 9
+    policy, replay = training._keep_training(WEIGHTS, NOTHING_SEEN)
+    assert policy.value.tolist() == [kept]
+    assert int(replay.size) == played
+    assert seen == trained
+    assert training.episodes == 3 * played
 
 
-def test_when_every_seed_has_dropped_no_more_rounds_are_played():
-    training = make(config=dataclasses.replace(TINY, exploit_rounds=9))
-    played = []
-
-    def play(env, policy, replay, keys, t, count):
-        played.append(int(t[0]))
-        zeros = jnp.zeros((2, count))
-        returns = zeros - float(t[0])
-        return replay, Episodes(returns, zeros.astype(jnp.int32), zeros, zeros, zeros[..., None] > 0)
-
-    training.lanes = SimpleNamespace(exploit_episodes=play, refine=lambda policy, *_: policy)
+def test_models_that_plan_the_exploitation_are_refitted_on_its_episodes():
+    config = dataclasses.replace(TINY, exploit="value", exploit_rounds=2)
+    training = make(config=config, seeds=SEEDS[:1])
+    training.lanes, _ = scripted([1.0, 2.0])
+    training.lanes.update_models = lambda models, replay, keys, t: ((models or 0) + 1, 0.0)
     training.clock = 0.0
-    kept, _ = training._keep_training(WEIGHTS, NOTHING_SEEN)
-    np.testing.assert_array_equal(kept.value, WEIGHTS.value)
-    assert played == [1, 2]
+    policy, _ = training._keep_training(WEIGHTS, NOTHING_SEEN)
+    assert policy.models == 1

@@ -8,9 +8,9 @@ import pytest
 from matplotlib import image
 
 from e3rl.neural.run_folder import COLUMNS, RunFolder, checkpoint_together
+from e3rl.neural.statistics import mean_interval
 from e3rl.replay import Replay
 from e3rl.reports.learning import _running_mean, draw_runs, lock_visits
-from e3rl.reports.statistics import mean_interval
 from e3rl.types import Trajectory, UserError
 
 ABOUT = {"algo": "neural-e3", "env": "e3rl/CombinationLock-v0", "env_options": {"horizon": 3, "seed": 0}}

@@ -10,16 +10,10 @@ Where the paper counts h = 1 … H (D, W, rewards), arrays hold step h at index 
 import numpy as np
 from jaxtyping import Float, Int
 
+from e3rl.planners.utility import total_variation
+
 Models = Float[np.ndarray, "M H S A S"]
 Policies = Int[np.ndarray, "P H S"]
-
-
-def total_variation(p: Float[np.ndarray, "*b S"], q: Float[np.ndarray, "*b S"]) -> Float[np.ndarray, "*b"]:
-    """‖p − q‖_TV as in section 3 and appendix A: sup over |f| ≤ 1, that is Σ|p − q| without the ½.
-
-    The convention of `e3rl.planners.utility.total_variation`, in float64 NumPy.
-    """
-    return np.asarray(np.abs(p - q).sum(axis=-1))
 
 
 def per_step(

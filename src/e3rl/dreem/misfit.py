@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Int
 
-from e3rl.dreem.distributions import Models, Policies, advance, total_variation
+from e3rl.dreem.distributions import Models, Policies, advance
+from e3rl.planners.utility import total_variation
 
 PAIR_BLOCK = 2048
 """Test functions evaluated in one matrix product."""

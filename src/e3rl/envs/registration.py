@@ -49,16 +49,49 @@ def build(env_id: str, **kwargs: Any) -> AbstractEnvironment:
         hint = f"; did you mean 'e3rl/{close[0]}'?" if close else f"; known: {', '.join(ENVIRONMENTS)}"
         raise UserError(f"unknown environment {env_id!r}{hint}")
     constructor = ENVIRONMENTS[env_id]
-    known = list(inspect.signature(constructor).parameters)
+    parameters = inspect.signature(constructor).parameters
+    known = list(parameters)
+    kwargs = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in kwargs.items()
+    }
     for name in kwargs:
         if name not in known:
             hint = suggestion(name, known) or f"; it takes {', '.join(known)}"
             raise UserError(f"{env_id} takes no argument {name!r}{hint}")
+        fault = _fault(name, parameters[name].default, kwargs[name])
+        if fault is not None:
+            raise UserError(f"{env_id}: {name} must be {fault}, got {kwargs[name]!r}")
+        if isinstance(parameters[name].default, float):
+            kwargs[name] = float(kwargs[name])
     try:
         return constructor(**kwargs)
-    except TypeError as error:
+    except (TypeError, OverflowError) as error:
         given = ", ".join(f"{name}={value!r}" for name, value in kwargs.items())
         raise UserError(f"{env_id} cannot be made with {given}: {error}") from error
+
+
+def _fault(name: str, default: Any, value: Any) -> str | None:
+    """What an argument should have been, by its parameter's default; None if it is that, or cannot be told."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if name == "seed":
+        fits = 0 <= value < 2**31 if whole else _is_key(value)
+        return None if fits else "a whole number from 0 to 2**31 − 1"
+    if name == "noise_bits":
+        return None if whole or value is None else "a whole number"
+    if isinstance(default, bool):  # before int: a bool is one to Python
+        return None if isinstance(value, bool) else "true or false"
+    if isinstance(default, int):
+        return None if whole else "a whole number"
+    if isinstance(default, float):
+        return None if whole or isinstance(value, float) else "a number"
+    return None
+
+
+def _is_key(value: Any) -> bool:
+    if not isinstance(value, jax.Array):
+        return False
+    old_style = value.dtype == jnp.uint32 and value.ndim == 1
+    return jnp.issubdtype(value.dtype, jax.dtypes.prng_key) or old_style
 
 
 @eqx.filter_jit

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from e3rl import __version__
+from e3rl._version import __version__
 from e3rl.dreem.certify import FAMILIES, certify
 from e3rl.neural.run_folder import git_commit, write_json
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from e3rl import __version__
+from e3rl._version import __version__
 from e3rl.envs.lock import CombinationLock
 from e3rl.neural.config import CONFIGS
 from e3rl.neural.lanes import Lanes
@@ -89,6 +89,8 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
         raise UserError(f"unknown experiment {name!r}; known: {', '.join(EXPERIMENTS)}")
     experiment = EXPERIMENTS[name]
     seeds = tuple(seeds) or experiment.seeds
+    if not all(0 <= seed < 2**31 for seed in seeds):
+        raise UserError(f"seeds must be from 0 to 2**31 − 1, got {', '.join(map(str, seeds))}")
     changes = {**dict(experiment.changes), "explore_ratio": max(experiment.ratios)}
     config = dataclasses.replace(CONFIGS[experiment.config], **changes)
     cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]

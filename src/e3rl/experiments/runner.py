@@ -58,7 +58,13 @@ def train(
         for folder, description in zip(folders, about, strict=True):
             folder.begin(description, resume)
         return paths, [summary for summary in finished if summary is not None]
-    _, _, summaries = Training(envs, config, seeds, folders, about, watch).learn(resume)
+    together = config.epsilon == 0 and config.exploit_rounds == 0  # otherwise each seed ends at its own time
+    size = len(seeds) if together else 1
+    summaries = []
+    for start in range(0, len(seeds), size):
+        part = slice(start, start + size)
+        training = Training(envs[part], config, seeds[part], folders[part], about[part], watch)
+        summaries += training.learn(resume)[2]
     return paths, summaries
 
 

@@ -1,5 +1,5 @@
 """Neural-E³'s slots for Algorithm 1, compiled: every function works on several seeds at once, each with its own
-environment. On a GPU the seeds are one vmapped program; on a CPU, where batching gains nothing, they take turns."""
+environment. On a GPU the seeds are one vmapped program; on a CPU, where that gains next to nothing, they take turns."""
 
 import zlib
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from e3rl.envs.base import AbstractEnvironment, Observation, episode_return, rollout
 from e3rl.exploit.dqn import fit_dqn
@@ -38,13 +38,11 @@ class Policy(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """What is reported about the episodes of one epoch, and which states of the lock they saw."""
+    """What is reported about the episodes of one epoch."""
 
     returns: Float[Array, " n"]
     lengths: Int[Array, " n"]
     disagreement: Float[Array, " n"]
-    obs: Array
-    valid: Bool[Array, "n H"]
 
 
 class Lanes:
@@ -160,8 +158,6 @@ class Lanes:
             jax.vmap(episode_return)(episodes),
             jnp.sum(episodes.valid, axis=1),
             jnp.sum(jnp.where(episodes.valid, along, 0.0), axis=1),
-            episodes.obs,
-            episodes.valid,
         )
 
     def _update_models(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from e3rl import __version__
+from e3rl._version import __version__
 from e3rl.neural.checkpoint import (
     commit_file,
     discard_staged,
@@ -110,12 +110,18 @@ def checkpoint_together(folders: Sequence[RunFolder], trees: Sequence[Any], abou
 
 def complete_checkpoints(folders: Sequence[RunFolder]) -> None:
     """Finish what `checkpoint_together` had begun to commit when it was killed."""
-    epochs = [folder.about_checkpoint().get("epoch", 0) for folder in folders]
+    epochs = [
+        folder.about_checkpoint().get("epoch", 0) if folder.state.exists() else -1 for folder in folders
+    ]
     for folder, epoch in zip(folders, epochs, strict=True):
         waiting = staged(folder.state)
         if epoch < max(epochs) and waiting.is_file() and load_arrays(waiting)[1].get("epoch") == max(epochs):
             commit_file(folder.state)
         discard_staged(folder.state)
+        if not folder.state.exists():
+            raise UserError(
+                f"{folder.path} has no checkpoint, but other seeds of this run do: resume those alone"
+            )
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:

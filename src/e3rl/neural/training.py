@@ -19,6 +19,7 @@ from e3rl.neural.checkpoint import load_tree
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.lanes import Episodes, Policy, lanes_for
 from e3rl.neural.run_folder import RunFolder, checkpoint_together, complete_checkpoints
+from e3rl.neural.statistics import mean_interval
 from e3rl.replay import Replay
 from e3rl.types import UserError
 
@@ -50,6 +51,11 @@ class Training:
         watch: Watcher = lambda progress: None,
         checkpoint_epochs: int = 20,
     ):
+        if len(seeds) > 1 and (config.epsilon > 0 or config.exploit_rounds > 0):
+            # Otherwise a seed's result would depend on its neighbours.
+            raise UserError(
+                "epsilon and exploit_rounds end at each seed's own time: train the seeds one by one"
+            )
         self.envs = envs
         self.env = jax.tree.map(lambda *leaves: jnp.stack(leaves), *envs)
         self.config = config
@@ -89,7 +95,7 @@ class Training:
         found = [
             folder.begin(about, resume) for folder, about in zip(self.folders, self.describe, strict=True)
         ]
-        if not found or not all(found):
+        if not any(found):
             return None
         complete_checkpoints(self.folders)
         like = eqx.filter_eval_shape(self.lanes.fresh, self.envs[0], self.keys[0])
@@ -113,11 +119,11 @@ class Training:
         return policy, np.asarray(v_explore)
 
     def _stop(self, t: int, v_explore: np.ndarray) -> bool:
-        """The paper's practical rule, a number of epochs, and line 6's, once every seed satisfies it."""
+        """The paper's practical rule, a number of epochs, and line 6's."""
         self.v_explore = v_explore
         self._insist(~np.isnan(v_explore), v_explore, "exploration value", f" in epoch {t}", t > 0)
         epsilon, actions = self.config.epsilon, self.lanes.actions
-        agreed = epsilon > 0 and all(small_disagreement(float(v), epsilon, actions) for v in v_explore)
+        agreed = epsilon > 0 and small_disagreement(float(v_explore[0]), epsilon, actions)
         return t >= self.lanes.epochs or agreed
 
     def _collect(self, policy: Policy, replay: Replay, t: int) -> Replay:
@@ -208,25 +214,29 @@ class Training:
 
     def _keep_training(self, policy: Policy, replay: Replay) -> tuple[Policy, Replay]:
         """App. C.3: play and train on; on the first drop in mean return go back to the best weights and stop."""
-        best = np.full(len(self.seeds), -math.inf)
-        kept, running = policy, np.ones(len(self.seeds), bool)
+        best, kept = -math.inf, policy
         for round_ in range(1, self.config.exploit_rounds + 1):
             replay, collected = self.lanes.exploit_episodes(
                 self.env, policy, replay, self.keys, self._epoch(round_), self.config.round_episodes
             )
             self._record("exploit", collected)
-            score = np.asarray(collected.returns).mean(axis=1)
-            better = running & (score >= best)
-            running, best = better, np.where(better, score, best)
-            kept = _choose(better, policy, kept)
-            if not running.any():
+            score = float(np.mean(np.asarray(collected.returns)))
+            if score < best:
                 break
+            best, kept = score, policy
+            if round_ == self.config.exploit_rounds:
+                break
+            if (
+                self.config.exploit != "dqn"
+            ):  # what plans with the models learns from new episodes through them
+                epoch = self._epoch(self.lanes.epochs + round_)
+                models, _ = self.lanes.update_models(policy.models, replay, self.keys, epoch)
+                policy = policy._replace(models=models)
             policy = self.lanes.refine(policy, replay, self.keys, self._epoch(round_))
         return kept, replay
 
     def _summary(self, lane: int, explore_episodes: int, returns: np.ndarray) -> dict[str, Any]:
-        mean = float(returns.mean())
-        spread = 1.96 * float(returns.std(ddof=1)) / math.sqrt(len(returns)) if len(returns) > 1 else None
+        mean, low, high = mean_interval(returns)
         optimum = getattr(self.envs[lane], "optimal_return", None)
         return {
             **(self.describe[lane] if self.describe else {"seed": self.seeds[lane]}),
@@ -234,17 +244,8 @@ class Training:
             "explore_episodes": explore_episodes,
             "total_episodes": self.episodes,
             "exploit_return_mean": mean,
-            "exploit_return_ci": None if spread is None else [mean - spread, mean + spread],
+            "exploit_return_ci": None if math.isnan(low) else [low, high],
             "optimal_return": optimum if isinstance(optimum, float) else None,
             "wall_seconds": round(time.perf_counter() - self.clock, 3),
             "seeds_in_program": len(self.seeds),
         }
-
-
-def _choose(which: np.ndarray, new: Any, old: Any) -> Any:
-    """Per seed: the new tree's arrays where `which`, the old tree's elsewhere."""
-
-    def pick(new: jax.Array, old: jax.Array) -> jax.Array:
-        return jnp.where(which.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-    return jax.tree.map(pick, new, old)

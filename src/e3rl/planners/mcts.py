@@ -51,7 +51,8 @@ class Node(NamedTuple):
 class Plan(NamedTuple):
     action: Action
     value: Float[Array, ""]
-    """Mean return of the playouts: the estimate of v_explore (or v_exploit) from here on."""
+    """What the plan is worth from here on, the estimate of v_explore (or v_exploit): of the best sequence seen, or of
+    the chosen action's playouts in the mean."""
 
 
 def plan(
@@ -150,15 +151,11 @@ def plan(
             max_depth=settings.horizon,
         )
         summary = tree.summary()
-    scores = {
-        "mean": lambda: summary.qvalues[0],
-        "visits": lambda: summary.visit_counts[0].astype(jnp.float32),
-        "best": lambda: best_sequence(tree),
-    }[settings.choice]()
-    visited = summary.visit_counts[0] > 0
-    # mctx counts the root's own value, zero here, as one more playout; it is no part of the mean.
-    mean = summary.value[0] * ((settings.playouts + 1) / settings.playouts)
-    return Plan(jnp.argmax(jnp.where(visited, scores, -jnp.inf)).astype(jnp.int32), mean)
+    values = best_sequence(tree) if settings.choice == "best" else summary.qvalues[0]
+    visits = summary.visit_counts[0]
+    scores = visits.astype(jnp.float32) if settings.choice == "visits" else values
+    action = jnp.argmax(jnp.where(visits > 0, scores, -jnp.inf)).astype(jnp.int32)
+    return Plan(action, values[action])
 
 
 def uniform_noise(key: Key, shape: tuple[int, ...]) -> Float[Array, "..."]:

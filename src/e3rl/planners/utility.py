@@ -1,6 +1,6 @@
 """What a plan is worth: disagreement of the models while exploring, predicted reward while exploiting (section 2)."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -11,9 +11,12 @@ Mode = Literal["explore", "exploit"]
 Distance = Literal["marginal", "mean", "hellinger"]
 
 
-def total_variation(p: Float[Array, "*b S"], q: Float[Array, "*b S"]) -> Float[Array, "*b"]:
-    """‖p − q‖_TV as in section 3 and appendix A: sup over |f| ≤ 1, that is Σ|p − q| without the ½."""
-    return jnp.sum(jnp.abs(p - q), axis=-1)
+def total_variation(p: Any, q: Any) -> Any:
+    """‖p − q‖_TV as in section 3 and appendix A: sup over |f| ≤ 1, that is Σ|p − q| without the ½.
+
+    Over the last axis, of JAX arrays or of NumPy's (whose precision it keeps).
+    """
+    return abs(p - q).sum(axis=-1)
 
 
 def max_disagreement(predicted: Prediction, distance: Distance, reward_scale: float) -> Float[Array, ""]:
@@ -29,9 +32,9 @@ def max_disagreement(predicted: Prediction, distance: Distance, reward_scale: fl
     p, q = predicted.obs[:, None], predicted.obs[None, :]
     reward = jnp.abs(predicted.reward[:, None] - predicted.reward[None, :]) * reward_scale
     if distance == "marginal":
-        pairs = 2.0 * jnp.sum(jnp.abs(p - q), axis=-1) + reward
+        pairs = 2.0 * total_variation(p, q) + reward
     elif distance == "mean":
-        pairs = (jnp.sum(jnp.abs(p - q), axis=-1) + reward) / (p.shape[-1] + 1)
+        pairs = (total_variation(p, q) + reward) / (p.shape[-1] + 1)
     else:
         # The roots' derivative at 0 never matters here: utilities are not differentiated.
         affinity = jnp.sqrt(p * q) + jnp.sqrt((1.0 - p) * (1.0 - q))

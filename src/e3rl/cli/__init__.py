@@ -1,0 +1,157 @@
+"""The `e3rl` command. Each subcommand is one function that takes its parsed options and returns an exit code.
+
+Exit codes: 0 done, 2 for anything a person can mend (one line on stderr), 130 when interrupted. With `--json`
+a command prints one JSON object on stdout and nothing else there. What a subcommand alone needs is imported
+inside its function, so that `e3rl --help` stays quick.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from e3rl._version import __version__
+from e3rl.cli.dreem_theory import dreem, theory
+from e3rl.cli.environments import bench, envs
+from e3rl.cli.neural import evaluate, report, reproduce, train
+from e3rl.types import UserError
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with errors on a single line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_ERROR, f"e3rl: error: {message} (see `{self.prog} --help`)\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    top = Parser(
+        prog="e3rl", description="Explicit explore-exploit reinforcement learning: DREEM and Neural-E³."
+    )
+    top.add_argument("--version", action="version", version=f"e3rl {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=summary, description=summary)
+        sub.set_defaults(run=run)
+        sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        return sub
+
+    sub = command("envs", envs, "List the environments; draw them.")
+    sub.add_argument(
+        "--draw", type=Path, metavar="DIR", help="write the panels of the paper's Figure 1 as PNG"
+    )
+
+    sub = command("bench", bench, "Time the library against its yardsticks on one CPU (needs a checkout).")
+    sub.add_argument(
+        "names", nargs="*", metavar="NAME", help="which benchmarks, such as `envs` (default: all)"
+    )
+    sub.add_argument("--out", type=Path, metavar="DIR", help="also save each benchmark as DIR/NAME.json")
+
+    sub = command("train", train, "Train an agent: explore, then exploit.")
+    sub.add_argument("env", metavar="ENV", help="lock, maze, mountaincar, acrobot, or a Gymnasium id")
+    sub.add_argument("--algo", choices=["neural-e3", "ue2"], default="neural-e3")
+    sub.add_argument("--horizon", type=int, help="levels of the lock")
+    sub.add_argument("--antishaped", action="store_true", default=None, help="misleading rewards in the lock")
+    sub.add_argument("--size", type=int, help="side of the maze")
+    sub.add_argument(
+        "--env", dest="env_options", nargs="+", default=[], action="extend", metavar="KEY=VALUE",
+        help="other options of the environment",
+    )  # fmt: skip
+    sub.add_argument("--seed", type=int, default=0, help="the first seed")
+    sub.add_argument("--seeds", type=int, default=1, help="how many seeds to train in one program")
+    sub.add_argument("--config", default="e3rl", help="named settings, such as e3rl or paper-lock-h10")
+    sub.add_argument(
+        "--set", nargs="+", default=[], action="extend", metavar="KEY=VALUE", help="change settings"
+    )
+    sub.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: under runs/)")
+    sub.add_argument("--resume", action="store_true", help="go on with the run in --out")
+
+    sub = command("evaluate", evaluate, "Play greedy episodes with a trained agent.")
+    sub.add_argument("run_folder", type=Path, metavar="DIR")
+    sub.add_argument("--episodes", type=int, default=100)
+
+    sub = command("reproduce", reproduce, "Run an experiment by its id; without one, list the ids.")
+    sub.add_argument("experiment", nargs="?", metavar="ID")
+    sub.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to write (default: its folder under results/)"
+    )
+    sub.add_argument("--seeds", metavar="N,N,...", help="other seeds than the experiment's own")
+
+    sub = command("theory", theory, "Print the constants of Theorem 1: φ, T, n and their totals.")
+    for name, meaning in (
+        ("horizon", "H"),
+        ("actions", "|A|"),
+        ("rank", "d, of the misfit matrices"),
+        ("models", "|M|"),
+        ("policies", "|Π|"),
+    ):
+        sub.add_argument(f"--{name}", type=int, required=True, metavar="N", help=meaning)
+    sub.add_argument("--epsilon", type=float, required=True, help="how far from optimal, in (0, 1]")
+    sub.add_argument("--delta", type=float, required=True, help="chance of failure, in (0, 1]")
+    sub.add_argument("--beta", type=float, help="bound on the factorisation's row norms (default: 2√d)")
+
+    sub = command("dreem", dreem, "Run DREEM on random problems; certify Theorem 1 with its own constants.")
+    sub.add_argument(
+        "--certify", action="store_true", help="many runs with the theorem's n; count the failures"
+    )
+    sub.add_argument(
+        "--below-theory", action="store_true", help="measure how far below that n it still works"
+    )
+    sub.add_argument("--family", choices=["random", "low-rank", "factored", "tree", "all"], default="random")
+    sub.add_argument("--runs", type=int, default=50, help="problems per family")
+    sub.add_argument("--models", type=int, default=30, metavar="N", help="candidates, the true one included")
+    sub.add_argument(
+        "--policies",
+        type=int,
+        default=64,
+        metavar="N",
+        help="random policies beside each model's optimal one",
+    )
+    sub.add_argument("--epsilon", type=float, default=0.1)
+    sub.add_argument("--delta", type=float, default=0.1)
+    sub.add_argument("--n", type=_whole, help="trajectories per step and round (default: Theorem 1's)")
+    sub.add_argument("--phi", type=float, help="largest misfit that a model may have (default: Theorem 1's)")
+    sub.add_argument("--doubling", action="store_true", help="with --certify: without knowing the rank")
+    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--out", type=Path, metavar="DIR", help="save the results as CSV and JSON")
+
+    sub = command(
+        "report", report, "Draw a run's learning curve and where it went, or tabulate a folder of results."
+    )
+    sub.add_argument("run_folder", type=Path, metavar="DIR")
+    return top
+
+
+def _whole(text: str) -> int:
+    """A whole number, 1e12 allowed."""
+    try:
+        return int(text) if text.isdecimal() else int(float(text))
+    except (ValueError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from error
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        args = parser().parse_args(argv)
+        code = args.run(args)
+        sys.stdout.flush()
+        return code
+    except SystemExit as exit_:  # argparse's way out: --help and usage errors
+        return int(exit_.code or 0)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone (`e3rl envs | head`); a closed stdout must not fail again at interpreter exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (OSError, ValueError) as error:
+        if not isinstance(error, UserError | OSError):
+            raise
+        print("e3rl: error:", " ".join(str(error).split()), file=sys.stderr)
+        return USAGE_ERROR

@@ -1,0 +1,103 @@
+"""`e3rl envs` and `e3rl bench`."""
+
+import argparse
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from e3rl.cli.output import table
+from e3rl.types import UserError
+
+
+def envs(args: argparse.Namespace) -> int:
+    from e3rl.envs.registration import ENVIRONMENTS
+
+    rows = [_describe(env_id, make) for env_id, make in ENVIRONMENTS.items()]
+    report: dict[str, Any] = {"envs": rows}
+    if args.draw is not None:
+        from e3rl.reports.figure1 import draw_panels
+
+        report["drawn"] = [str(path) for path in draw_panels(args.draw)]
+    if args.json:
+        print(json.dumps(report))
+        return 0
+    columns = ["id", "observations", "num_actions", "time_limit", "options"]
+    table(
+        ["id", "observations", "actions", "steps", "options"],
+        [[_cell(row[name]) for name in columns] for row in rows],
+    )
+    for path in report.get("drawn", []):
+        print(f"wrote {path}")
+    return 0
+
+
+def _describe(env_id: str, make: Callable[..., Any]) -> dict[str, Any]:
+    """One environment with its default options, as plain JSON values."""
+    env = make()
+    space = env.observation_space
+    parameters = inspect.signature(make).parameters.values()
+    return {
+        "id": env_id,
+        "summary": (inspect.getdoc(make) or "").partition("\n")[0],
+        "observations": f"{type(space).__name__} {'×'.join(map(str, space.shape)) or space.n}",
+        "observation_space": str(space),
+        "action_space": str(env.action_space),
+        "num_actions": env.num_actions,
+        "time_limit": env.time_limit,
+        "options": {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty},
+    }
+
+
+def _cell(value: Any) -> str:
+    return ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+
+
+def bench(args: argparse.Namespace) -> int:
+    """Benchmarks run in a process of their own, which pins itself to one CPU before it imports jax."""
+    script = Path(__file__).parents[3] / "benchmarks" / "run.py"
+    if not script.is_file():
+        raise UserError(
+            "the benchmarks are not part of the installed package: run `e3rl bench` from a checkout"
+        )
+    done = subprocess.run([sys.executable, str(script), *args.names], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        return done.returncode
+    report = json.loads(done.stdout)
+    if args.out is not None:
+        _save_benchmarks(args.out, report)
+    if args.json:
+        print(json.dumps(report))
+        return 0
+    table(
+        ["benchmark", "ours", "theirs", "ratio", "yardstick"],
+        [
+            [
+                row["name"],
+                _seconds(row["ours_s"]),
+                _seconds(row["yardstick_s"]),
+                "" if row["ratio"] is None else f"{row['ratio']:.1f}×",
+                row["yardstick"] or "",
+            ]
+            for row in report["rows"]
+        ],
+    )
+    for name, config in report["config"].items():
+        print(f"{name}: {config['unit']}")
+    return 0
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g} s"
+
+
+def _save_benchmarks(folder: Path, report: dict[str, Any]) -> None:
+    """One file per benchmark: a row's name starts with its benchmark's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, config in report["config"].items():
+        rows = [row for row in report["rows"] if row["name"].startswith(f"{name}/")]
+        saved = {"rows": rows, "config": config, "machine": report["machine"]}
+        (folder / f"{name}.json").write_text(json.dumps(saved, indent=2) + "\n")

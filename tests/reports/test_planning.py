@@ -1,0 +1,62 @@
+"""The table of the planning experiments."""
+
+import re
+
+import pytest
+
+from e3rl.reports.planning import table
+from e3rl.types import UserError
+
+HEADER = (
+    "experiment,horizon,reward,seed,ratio,episodes,return_mean,optimal_return,solved,paid_episodes,seconds"
+)
+HEAD = ["| exploration | seeds solved | mean returns | paid episodes |", "|---|---|---|---|"]
+
+
+def save(folder, name, *rows):
+    """Rows of (seed, episodes, return, solved, paid)."""
+    lines = [
+        f"planning/{name},8,antishaped,{seed},{episodes // 8},{episodes},{mean},4.125,{solved},{paid},9.5"
+        for seed, episodes, mean, solved, paid in rows
+    ]
+    (folder / f"planning-{name}.csv").write_text("\n".join([HEADER, *lines, ""]))
+
+
+def test_the_largest_budget_of_each_file(tmp_path):
+    save(
+        tmp_path,
+        "value",
+        (0, 64, 0.1, False, 1),
+        (1, 64, 4.1, True, 5),
+        (0, 128, 4.0, True, 9),
+        (1, 128, -0.125, False, 7),
+    )
+    save(tmp_path, "mcts-leaf-zero", (0, 96, 0.0, False, 0), (0, 128, 0.5, False, 2))
+    assert table(tmp_path).splitlines() == [
+        *HEAD,
+        "| mcts-leaf-zero | 0 of 1 | 0.50 | 2 |",
+        "| value | 1 of 2 | 4.00, -0.12 | 9, 7 |",
+    ]
+
+
+def test_budgets_that_differ_are_named(tmp_path):
+    save(tmp_path, "value", (0, 128, 4.0, True, 9))
+    save(tmp_path, "mcts", (0, 64, 0.5, False, 2))
+    assert table(tmp_path).splitlines()[2:] == [
+        "| mcts (64 episodes) | 0 of 1 | 0.50 | 2 |",
+        "| value (128 episodes) | 1 of 1 | 4.00 | 9 |",
+    ]
+
+
+def test_what_is_not_such_a_table(tmp_path):
+    with pytest.raises(UserError, match="holds no results of planning experiments"):
+        table(tmp_path)
+    path = tmp_path / "planning-odd.csv"
+    for text in (
+        "a,b\n1,2\n",
+        f"{HEADER}\nplanning/odd,8\n",
+        f"{HEADER}\nplanning/odd,8,antishaped,0,8,many\n",
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=f"{re.escape(str(path))} is not a table"):
+            table(tmp_path)
