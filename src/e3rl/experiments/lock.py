@@ -47,7 +47,7 @@ class LockExperiment:
 
 def _options(**changes: Any) -> LockExperiment:
     """One choice of planning, compared with the others by how much it has found after a small budget."""
-    changes = {"planner": "mcts", "exploit_updates": 6_000, **changes}
+    changes = {"planner": "mcts", "choice": "mean", "exploit_updates": 6_000, **changes}
     return LockExperiment(
         8, (8, 12, 16), seeds=(100, 101, 102), changes=tuple(changes.items()), rewards=("antishaped",)
     )

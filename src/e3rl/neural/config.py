@@ -80,7 +80,7 @@ class NeuralE3Config:
     ucb: float = 1.0
     """UCB constant."""
     leaf: Leaf = "value"
-    choice: Choice = "mean"
+    choice: Choice = "best"
     common_noise: bool = True
     from_samples: bool = True
 
