@@ -1,4 +1,4 @@
-"""The code of docs/dreem.md runs as it stands, in one session from top to bottom."""
+"""The code of docs/dreem.md runs as it stands, from top to bottom in one namespace."""
 
 import re
 from pathlib import Path
