@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("envs", "neural", "dreem")
+BENCHMARKS = ("envs", "neural", "control", "dreem")
 PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "mctx", "torch")
 
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.types import Key, Trajectory
@@ -12,29 +13,61 @@ from e3rl.types import Key, Trajectory
 class Transitions(NamedTuple):
     """Steps of episodes, one a row. `time` is the step within its episode, an input of finite-horizon models."""
 
-    obs: Shaped[Array, "N *obs"]
-    action: Int[Array, " N"]
-    time: Int[Array, " N"]
-    reward: Float[Array, " N"]
-    next_obs: Shaped[Array, "N *obs"]
-    terminated: Bool[Array, " N"]
+    obs: Shaped[Array, "..."]
+    action: Int[Array, "*N"]
+    time: Int[Array, "*N"]
+    reward: Float[Array, "*N"]
+    next_obs: Shaped[Array, "..."]
+    terminated: Bool[Array, "*N"]
+
+
+class Scale(NamedTuple):
+    """What 0 and 1 mean for every entry of an observation: models and values see (obs − low) / (high − low)."""
+
+    low: Float[Array, "*obs"]
+    high: Float[Array, "*obs"]
+
+    def __call__(self, obs: Shaped[Array, "..."]) -> Float[Array, "..."]:
+        span = jnp.where(self.high > self.low, self.high - self.low, 1.0)
+        return (obs.astype(jnp.float32) - self.low) / span
 
 
 class Replay(NamedTuple):
-    """The buffer: rows [0, size) are filled, rows [recent, size) came with the last epoch."""
+    """The buffer: rows [0, size) are filled, rows [recent, size) came with the last epoch. Rows are kept as they were
+    observed; what is drawn comes scaled to [0, 1], by the bounds of the space or, where it has none, of the data."""
 
     rows: Transitions
     size: Int[Array, ""]
     recent: Int[Array, ""]
+    scale: Scale
+    bounded: Bool[Array, "*obs"]
+    """Entries whose scale is given; the others' follow the data."""
+    endings: Int[Array, " N"]
+    """The rows on which an episode terminated, in order; the first `ended` count."""
+    ended: Int[Array, ""]
 
     @staticmethod
-    def empty(capacity: int, obs: Shaped[Array, "*obs"]) -> "Replay":
-        """Room for `capacity` transitions whose observations look like `obs`."""
+    def empty(
+        capacity: int,
+        obs: Shaped[Array, "*obs"],
+        low: Float[np.ndarray, "*obs"] | None = None,
+        high: Float[np.ndarray, "*obs"] | None = None,
+    ) -> "Replay":
+        """Room for `capacity` transitions whose observations look like `obs` and lie within `low` and `high`, infinite
+        where there is no bound. Without bounds, observations are taken to be in [0, 1]."""
         frames = jnp.zeros((capacity, *obs.shape), obs.dtype)
         count = jnp.zeros(capacity, jnp.int32)
         flag = jnp.zeros(capacity, bool)
         rows = Transitions(frames, count, count, jnp.zeros(capacity), frames, flag)
-        return Replay(rows, jnp.array(0, jnp.int32), jnp.array(0, jnp.int32))
+        low = np.zeros(obs.shape, np.float32) if low is None else low
+        high = np.ones(obs.shape, np.float32) if high is None else high
+        bounded = np.isfinite(low) & np.isfinite(high)
+        scale = Scale(
+            jnp.asarray(np.where(bounded, low, 0.0), jnp.float32),
+            jnp.asarray(np.where(bounded, high, 1.0), jnp.float32),
+        )
+        none = jnp.array(0, jnp.int32)
+        return Replay(rows, none, none, scale, jnp.asarray(bounded), count, none)
 
     def append(self, episodes: Trajectory) -> "Replay":
         """Add one epoch's episodes [n, H], dropping the padding after their ends."""
@@ -52,11 +85,50 @@ class Replay(NamedTuple):
             return old.at[slot].set(rows.reshape(-1, *old.shape[1:]).astype(old.dtype), mode="drop")
 
         size = jnp.minimum(self.size + jnp.sum(valid, dtype=jnp.int32), capacity)
-        return Replay(jax.tree.map(put, self.rows, new), size, self.size)
+        rows = jax.tree.map(put, self.rows, new)
+        end = valid & episodes.terminated.reshape(-1) & (slot < capacity)
+        place = jnp.where(end, self.ended + jnp.cumsum(end, dtype=jnp.int32) - 1, capacity)
+        endings = self.endings.at[place].set(slot, mode="drop")
+        ended = self.ended + jnp.sum(end, dtype=jnp.int32)
+        return Replay(rows, size, self.size, self._rescaled(rows, size), self.bounded, endings, ended)
 
-    def sample(self, key: Key, batch: int, recent_share: float = 0.0) -> Transitions:
+    def _rescaled(self, rows: Transitions, size: Int[Array, ""]) -> Scale:
+        """The data's own range for entries without bounds."""
+        filled = (jnp.arange(rows.action.shape[0]) < size).reshape(-1, *[1] * (rows.obs.ndim - 1))
+        both = [frames.astype(jnp.float32) for frames in (rows.obs, rows.next_obs)]
+        low = jnp.min(jnp.stack([jnp.min(jnp.where(filled, x, jnp.inf), axis=0) for x in both]), axis=0)
+        high = jnp.max(jnp.stack([jnp.max(jnp.where(filled, x, -jnp.inf), axis=0) for x in both]), axis=0)
+        follow = ~self.bounded & (size > 0)
+        return Scale(jnp.where(follow, low, self.scale.low), jnp.where(follow, high, self.scale.high))
+
+    def sample(
+        self, key: Key, batch: int, recent_share: float = 0.0, ending_share: float = 0.0
+    ) -> Transitions:
         """`batch` rows, uniformly; or with probability `recent_share` from the last epoch and otherwise from the
-        epochs before it (App. B.1), by rows rather than whole trajectories."""
+        epochs before it (App. B.1), by rows rather than whole trajectories; or with probability `ending_share` one on
+        which an episode terminated."""
+        return self.take(self._draw(key, batch, 1, recent_share, ending_share))
+
+    def sample_segments(
+        self, key: Key, batch: int, length: int, recent_share: float = 0.0, ending_share: float = 0.0
+    ) -> tuple[Transitions, Bool[Array, "{batch} {length}"]]:
+        """`batch` segments of `length` consecutive rows, and which of their steps belong to the episode of the first:
+        a segment that reaches its episode's end goes on with rows that do not count."""
+        start = self._draw(key, batch, length, recent_share, ending_share)
+        step = jnp.arange(length, dtype=jnp.int32)
+        index = start[:, None] + step
+        rows = self.take(jnp.minimum(index, self.size - 1))
+        return rows, (index < self.size) & (rows.time == rows.time[:, :1] + step)
+
+    def take(self, index: Int[Array, "*B"]) -> Transitions:
+        """The rows at `index`, observations scaled."""
+        rows = jax.tree.map(lambda leaf: leaf[index], self.rows)
+        return rows._replace(obs=self.scale(rows.obs), next_obs=self.scale(rows.next_obs))
+
+    def _draw(
+        self, key: Key, batch: int, length: int, recent_share: float, ending_share: float
+    ) -> Int[Array, " {batch}"]:
+        """First rows of segments."""
         key_row, key_recent = jax.random.split(key)
         index = jax.random.randint(key_row, (batch,), 0, self.size)
         if recent_share > 0.0:
@@ -65,4 +137,12 @@ class Replay(NamedTuple):
             early = jax.random.randint(key_early, (batch,), 0, end_of_early)
             late = jax.random.randint(key_late, (batch,), self.recent, self.size)
             index = jnp.where(jax.random.bernoulli(key_choice, recent_share, (batch,)), late, early)
-        return jax.tree.map(lambda leaf: leaf[index], self.rows)
+        if ending_share > 0.0:
+            key_which, key_offset, key_choice = jax.random.split(jax.random.fold_in(key, 1), 3)
+            ending = self.endings[jax.random.randint(key_which, (batch,), 0, self.ended)]
+            # The ending falls on any step of the segment, which does not begin before its episode.
+            offset = jax.random.randint(key_offset, (batch,), 0, length)
+            ending -= jnp.minimum(offset, self.rows.time[ending])
+            chosen = jax.random.bernoulli(key_choice, ending_share, (batch,)) & (self.ended > 0)
+            index = jnp.where(chosen, ending, index)
+        return index

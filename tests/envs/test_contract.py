@@ -19,6 +19,7 @@ TINY = {
     "e3rl/Maze-v0": {"size": 5},
     "e3rl/MountainCar-v0": {"time_limit": 6},
     "e3rl/Acrobot-v1": {"time_limit": 6},
+    "e3rl/CartPole-v1": {"time_limit": 6},
     "e3rl/RandomMDP-v0": {"num_states": 4, "horizon": 5},
     "e3rl/LowRankMDP-v0": {"num_states": 5, "rank": 2, "horizon": 5},
     "e3rl/FactoredMDP-v0": {"num_factors": 2, "num_values": 3, "horizon": 5},
@@ -54,6 +55,7 @@ def test_every_environment_is_in_this_suite():
     assert set(TINY) == set(ENVIRONMENTS)
 
 
+@pytest.mark.filterwarnings("ignore:.*A Box observation space m:UserWarning")  # CartPole's velocities
 def test_check_env(env_id):
     env = gymnasium.make(env_id, **TINY[env_id], render_mode="rgb_array")
     check_env(env.unwrapped)

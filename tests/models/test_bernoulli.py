@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from e3rl.models.base import Prediction
-from e3rl.models.bernoulli import RARELY_ENDS, BernoulliDynamics, Weights
+from e3rl.models.base import RARELY_ENDS, Prediction
+from e3rl.models.bernoulli import BernoulliDynamics, Weights
 from e3rl.models.ensemble import make_ensemble, predict
 from e3rl.replay import Transitions
 
 BITS, ACTIONS, HORIZON, WIDTH = 3, 2, 4, 8
+KEY = jax.random.key(0)
 LOG2, LOG3 = math.log(2), math.log(3)
 
 
@@ -91,7 +92,9 @@ def test_loss_worked_by_hand(mean_over_bits, expected):
     bias = jnp.array([0.0, LOG3, -LOG2, 0.5, -RARELY_ENDS])
     model = eqx.tree_at(lambda m: m.weights, model, eqx.tree_at(lambda w: w.head_bias, zeros, bias))
     seen = row((1, 1, 0), 1, 2, 1.5, (1, 0, 0), False)
-    assert float(eqx.filter_jit(model.loss)(seen)) == pytest.approx(expected, rel=1e-6)
+    loss, mean = eqx.filter_jit(model.loss)(seen.obs, seen, KEY)
+    assert float(loss) == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_allclose(mean, [1 / 2, 3 / 4, 1 / 3], rtol=1e-6)
 
 
 @pytest.mark.parametrize("conditioning", ["input", "gate"])
@@ -111,7 +114,7 @@ def test_loss_is_minus_the_log_of_the_product_distribution(conditioning):
         jnp.array([each[:-1] for each in outcomes], jnp.int8),
         jnp.array([each[-1] for each in outcomes]),
     )
-    losses = jax.jit(lambda rows: jax.vmap(model.loss)(rows))(rows)
+    losses, _ = jax.jit(jax.vmap(lambda row: model.loss(row.obs, row, KEY)))(rows)
     joint = [
         math.prod(c if x else 1 - c for c, x in zip(p, each[:-1], strict=True))
         * (end if each[-1] else 1 - end)
@@ -123,9 +126,8 @@ def test_loss_is_minus_the_log_of_the_product_distribution(conditioning):
 
 def test_one_transition_trains_one_gate():
     """What was never tried keeps its random gate, so members go on disagreeing about it."""
-    gradient = eqx.filter_jit(eqx.filter_grad(lambda m: m.loss(row((1, 0, 1), 1, 2, 0.0, (0, 1, 1), False))))(
-        make()
-    )
+    seen = row((1, 0, 1), 1, 2, 0.0, (0, 1, 1), False)
+    gradient = eqx.filter_jit(eqx.filter_grad(lambda m: m.loss(seen.obs, seen, KEY)[0]))(make())
     touched = np.any(np.asarray(gradient.weights.gate) != 0, axis=-1)
     expected = np.zeros((HORIZON, ACTIONS), bool)
     expected[2, 1] = True

@@ -37,7 +37,8 @@ def table():
 
 def buffer(rows):
     size = jnp.array(rows.action.shape[0], jnp.int32)
-    return Replay(rows, size, jnp.array(0, jnp.int32))
+    empty = Replay.empty(rows.action.shape[0], rows.obs[0])
+    return empty._replace(rows=rows, size=size)
 
 
 def ensemble(seed=0, conditioning="gate"):
@@ -52,9 +53,13 @@ def ensemble(seed=0, conditioning="gate"):
     return jax.tree.map(lambda leaf: jnp.array(rng.normal(0.0, 0.5, leaf.shape), jnp.float32), shapes)
 
 
+def mean_loss(member, rows):
+    return jnp.mean(jax.vmap(lambda row: member.loss(row.obs, row, jax.random.key(0))[0])(rows))
+
+
 @eqx.filter_jit
 def losses(members, rows):
-    return eqx.filter_vmap(lambda member: jnp.mean(jax.vmap(member.loss)(rows)))(members)
+    return eqx.filter_vmap(lambda member: mean_loss(member, rows))(members)
 
 
 @eqx.filter_jit
@@ -136,7 +141,7 @@ def test_the_gradient_is_that_of_likelihood_and_prior():
     @eqx.filter_jit
     @eqx.filter_grad
     def gradient(member):
-        nll = jnp.mean(jax.vmap(member.loss)(rows))
+        nll = mean_loss(member, rows)
         return nll + weight / rows.action.shape[0] * _distance_to_anchor(member, anchor)
 
     moments = optax.tree_utils.tree_get(after.optimiser, "mu")

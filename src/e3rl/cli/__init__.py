@@ -65,7 +65,11 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     sub.add_argument("--seed", type=int, default=0, help="the first seed")
     sub.add_argument("--seeds", type=int, default=1, help="how many seeds to train in one program")
-    sub.add_argument("--config", default="e3rl", help="named settings, such as e3rl or paper-lock-h10")
+    sub.add_argument(
+        "--config",
+        default="auto",
+        help="named settings, such as paper-lock-h10 (default: what suits the environment)",
+    )
     sub.add_argument(
         "--set", nargs="+", default=[], action="extend", metavar="KEY=VALUE", help="change settings"
     )

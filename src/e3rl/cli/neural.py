@@ -19,9 +19,7 @@ LONGEST_NAME = 200
 
 
 def train(args: argparse.Namespace) -> int:
-    from e3rl.experiments.runner import algorithm, environment
-    from e3rl.experiments.runner import train as train_runs
-    from e3rl.neural.config import configured
+    from e3rl.experiments import runner
     from e3rl.neural.progress import LiveLine
     from e3rl.reports.learning import draw_runs
 
@@ -30,17 +28,17 @@ def train(args: argparse.Namespace) -> int:
     for option in ("horizon", "antishaped", "size"):
         if (value := getattr(args, option)) is not None:
             given[option] = value
-    env, options = environment(args.env, given)
-    settings = _pairs(args.set, "--set")
-    config = algorithm(args.algo, configured(args.config, settings))
+    env, options = runner.environment(args.env, given)
+    changes = _pairs(args.set, "--set")
     if args.seeds < 1:
         raise UserError(f"--seeds must be at least 1, got {args.seeds}")
     if not 0 <= args.seed <= 2**31 - args.seeds:
         raise UserError(f"--seed must be from 0 to 2**31 − 1, got {args.seed}")
     seeds = range(args.seed, args.seed + args.seeds)
-    out = args.out or _default_folder(args, given, settings, seeds)
+    out = args.out or _default_folder(args, given, changes, seeds)
+    config = runner.settings(env, options, args.algo, args.config, changes)
     with LiveLine(quiet=args.json) as watch:
-        paths, summaries = train_runs(env, options, config, seeds, out, args.resume, watch)
+        paths, summaries = runner.train(env, options, config, seeds, out, args.resume, watch)
     picture = draw_runs(paths, out / "learning.png")
     if args.json:
         print(json.dumps({"runs": summaries, "figure": str(picture)}))
@@ -84,7 +82,7 @@ def _default_folder(
     args: argparse.Namespace, options: dict[str, Any], settings: dict[str, str], seeds: range
 ) -> Path:
     """Under runs/, named after everything that sets one `e3rl train` apart from another."""
-    named = [] if args.config == "e3rl" else [args.config]
+    named = [] if args.config == "auto" else [args.config]
     words = [args.env, args.algo, *map(_word, options.items()), *named, *map(_word, settings.items())]
     name = re.sub(r"[^\w.+-]+", "-", "-".join(words), flags=re.ASCII)
     if len(name) > LONGEST_NAME:
@@ -132,13 +130,13 @@ def evaluate(args: argparse.Namespace) -> int:
 
 
 def reproduce(args: argparse.Namespace) -> int:
-    from e3rl.experiments.lock import EXPERIMENTS, run
+    from e3rl.experiments import deterministic, lock
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
     if args.experiment is None:
-        names = [*EXPERIMENTS, "dreem"]
+        names = [*lock.EXPERIMENTS, *deterministic.EXPERIMENTS, "dreem"]
         print(json.dumps({"experiments": names}) if args.json else "\n".join(names))
         return 0
     if args.experiment == "dreem":
@@ -155,7 +153,8 @@ def reproduce(args: argparse.Namespace) -> int:
         seeds = [int(seed) for seed in args.seeds.split(",")] if args.seeds else []
     except ValueError as error:
         raise UserError(f"--seeds takes whole numbers such as 5,6,7, got {args.seeds!r}") from error
-    rows = run(args.experiment, out, say, seeds)
+    module = deterministic if args.experiment in deterministic.EXPERIMENTS else lock
+    rows = module.run(args.experiment, out, say, seeds)
     if args.json:
         print(json.dumps({"rows": rows}))
     return 0

@@ -3,6 +3,7 @@
 from e3rl.envs.acrobot import Acrobot
 from e3rl.envs.adapter import GymnasiumEnvironment, make
 from e3rl.envs.base import AbstractEnvironment, episode_return, rollout, uniform_policy
+from e3rl.envs.cart_pole import CartPole
 from e3rl.envs.encoding import Encoding
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.maze import Maze
@@ -21,6 +22,7 @@ __all__ = [
     "ENVIRONMENTS",
     "AbstractEnvironment",
     "Acrobot",
+    "CartPole",
     "CombinationLock",
     "Encoding",
     "FunctionalGymEnv",

@@ -53,9 +53,9 @@ def _make_by_id(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
         hint = suggestion(env_id, [*ENVIRONMENTS, *gymnasium.registry])
         raise UserError(f"unknown environment {env_id!r}{hint}") from error
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
-        raise UserError(f"{env_id} needs a package that is not installed: {_one_line(error)}") from error
+        raise UserError(f"{env_id} needs a package that is not installed: {one_line(error)}") from error
     except gymnasium.error.Error as error:
-        raise UserError(f"cannot make {env_id!r}: {_one_line(error)}") from error
+        raise UserError(f"cannot make {env_id!r}: {one_line(error)}") from error
     except (TypeError, ValueError, KeyError, AssertionError) as error:
         if not kwargs:
             raise
@@ -63,11 +63,20 @@ def _make_by_id(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
         if unknown:
             raise UserError(f"{env_id} takes no argument {unknown[0]!r}") from error
         given = ", ".join(f"{name}={value!r}" for name, value in kwargs.items())
-        raise UserError(f"{env_id} cannot be made with {given}: {_one_line(error)}") from error
+        raise UserError(f"{env_id} cannot be made with {given}: {one_line(error)}") from error
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """An error's text without its line breaks."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+class BadReturn(UserError):
+    """An environment returned something it must not; `problem` is the message without its place."""
+
+    def __init__(self, place: str, problem: str):
+        super().__init__(f"{place}: {problem}")
+        self.problem = problem
 
 
 class GymnasiumEnvironment:
@@ -130,8 +139,8 @@ class GymnasiumEnvironment:
     def close(self) -> None:
         self.env.close()
 
-    def _error(self, message: str) -> UserError:
-        return UserError(f"{self.name}, episode {self._episode}, step {self._step}: {message}")
+    def _error(self, problem: str) -> BadReturn:
+        return BadReturn(f"{self.name}, episode {self._episode}, step {self._step}", problem)
 
     def _encode(self, obs: Any) -> Float32[np.ndarray, "*shape"]:
         message = violation(self.observation_space, obs)

@@ -59,8 +59,20 @@ def uniform_policy(num_actions: int) -> Policy:
     return lambda key, obs, t: jax.random.randint(key, (), 0, num_actions)
 
 
-def rollout(env: AbstractEnvironment, policy: Policy, key: Key) -> Trajectory:
-    """One whole episode as a single scan of `time_limit` steps; steps after its end are masked out."""
+def as_observed(obs: Observation) -> Observation:
+    return obs
+
+
+def rollout(
+    env: AbstractEnvironment,
+    policy: Policy,
+    key: Key,
+    observe: Callable[[Observation], Observation] = as_observed,
+) -> Trajectory:
+    """One whole episode as a single scan of `time_limit` steps; steps after its end are masked out.
+
+    `observe` is applied to every observation before anyone sees it.
+    """
     key_reset, key_steps = jax.random.split(key)
     state, obs = env.reset(key_reset)
 
@@ -70,11 +82,12 @@ def rollout(env: AbstractEnvironment, policy: Policy, key: Key) -> Trajectory:
         key_act, key_env = jax.random.split(key)
         action = policy(key_act, obs, t)
         next_state, next_obs, reward, terminated, truncated = env.step(key_env, state, action)
+        next_obs = observe(next_obs)
         row = Trajectory(obs, action, reward, next_obs, terminated, truncated, running)
         return (next_state, next_obs, running & ~(terminated | truncated)), row
 
     steps = jnp.arange(env.time_limit), jax.random.split(key_steps, env.time_limit)
-    trajectory: Trajectory = jax.lax.scan(step, (state, obs, jnp.array(True)), steps)[1]
+    trajectory: Trajectory = jax.lax.scan(step, (state, observe(obs), jnp.array(True)), steps)[1]
     return trajectory
 
 

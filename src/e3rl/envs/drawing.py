@@ -29,6 +29,7 @@ LOCK_CELL, LOCK_GAP, LOCK_COLUMNS = 32, 6, 25
 MAZE_PIXELS = 400
 HILL_SIZE = (600, 400)
 ACROBOT_PIXELS = 400
+CART_SIZE = (600, 400)
 
 
 def blank(width: int, height: int) -> Picture:
@@ -195,4 +196,22 @@ def draw_acrobot(theta_1: float, theta_2: float) -> UInt8[np.ndarray, "h w 3"]:
         draw_disc(picture, joint, 10, INK)
         draw_disc(picture, joint, 4, MUTED)
     _draw_agent(picture, tip, 8)
+    return finish(picture)
+
+
+def draw_cart_pole(position: float, angle: float) -> UInt8[np.ndarray, "h w 3"]:
+    """The cart on its track, whose ends (at ±2.4) are marked, and the pole, to the right for positive angles."""
+    width, height = CART_SIZE
+    scale, rail = width / 5.4, height - 100
+    picture = blank(width, height)
+    draw_line(picture, (0, rail), (width, rail), 3, INK)
+    for end in (-2.4, 2.4):
+        draw_line(
+            picture, (width / 2 + end * scale, rail - 14), (width / 2 + end * scale, rail + 14), 4, GOAL
+        )
+    axle = width / 2 + position * scale, rail - 24.0
+    draw_box(picture, (axle[0] - 32, axle[1]), (axle[0] + 32, rail + 6.0), AGENT, corner=6)
+    tip = axle[0] + scale * math.sin(angle), axle[1] - scale * math.cos(angle)
+    draw_line(picture, axle, tip, 12, LINK)
+    draw_disc(picture, axle, 6, INK)
     return finish(picture)

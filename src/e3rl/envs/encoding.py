@@ -66,6 +66,11 @@ class Encoding:
         self.low = np.concatenate([low for low, _ in bounds]).reshape(self.shape)
         self.high = np.concatenate([high for _, high in bounds]).reshape(self.shape)
 
+    @property
+    def signature(self) -> tuple:
+        """Equal for encodings that are the same in everything."""
+        return self.shape, self.parts, self.low.tobytes(), self.high.tobytes(), str(self.space)
+
     def encode(self, obs: Any) -> Any:
         """The encoded observation: a NumPy array on the host, a JAX one where `obs` holds JAX values."""
         values = [_lookup(obs, leaf.path) for leaf in self._leaves]

@@ -98,19 +98,24 @@ class Maze(AbstractEnvironment):
     """A perfect maze of n × n cells including its border; agent and goal start on two different open cells.
 
     Moving into a wall costs 0.5 and leaves the agent where it is, any other move costs 0.2, reaching the goal
-    pays 2 and ends the episode. The image's channels are walls, agent and goal.
+    pays 2 and ends the episode. The image's channels are walls, agent and goal. With chance `slip` a uniformly random
+    move takes the place of the chosen one; `optimal_return` is that of the maze without slips.
     """
 
     size: int = eqx.field(static=True)
     time_limit: int = eqx.field(static=True)
+    slip: float = eqx.field(static=True)
 
-    def __init__(self, size: int = 10, time_limit: int = 100):
+    def __init__(self, size: int = 10, time_limit: int = 100, slip: float = 0.0):
         if size < MIN_SIZE:
             raise UserError(f"size must be at least {MIN_SIZE}, border included, got {size}")
         if time_limit < 1:
             raise UserError(f"time_limit must be at least 1, got {time_limit}")
+        if not 0.0 <= slip <= 1.0:
+            raise UserError(f"slip must be between 0 and 1, got {slip}")
         self.size = size
         self.time_limit = time_limit
+        self.slip = slip
 
     @property
     def observation_space(self) -> gymnasium.spaces.Box:
@@ -143,6 +148,10 @@ class Maze(AbstractEnvironment):
     def step(
         self, key: Key, state: MazeState, action: Action
     ) -> tuple[MazeState, Float32[Array, "n n 3"], Reward, Flag, Flag]:
+        if self.slip > 0.0:
+            key_slip, key_move = jax.random.split(key)
+            stray = jax.random.randint(key_move, (), 0, len(MOVES), action.dtype)
+            action = jnp.where(jax.random.bernoulli(key_slip, self.slip), stray, action)
         ahead = state.agent + jnp.array(MOVES)[action]
         blocked = state.walls[ahead[0], ahead[1]]
         agent = jnp.where(blocked, state.agent, ahead)
@@ -151,6 +160,14 @@ class Maze(AbstractEnvironment):
         next_state = MazeState(state.walls, agent, state.goal, state.time + 1)
         truncated = next_state.time >= self.time_limit
         return next_state, self._observe(next_state), reward, terminated, truncated
+
+    def state_of(self, obs: Float[Array, "n n 3"]) -> MazeState:
+        """The state at the start of an episode that begins with `obs`."""
+        walls, agent, goal = jnp.moveaxis(obs, -1, 0)
+        agent, goal = (
+            jnp.stack(jnp.divmod(jnp.argmax(place).astype(jnp.int32), self.size)) for place in (agent, goal)
+        )
+        return MazeState(walls > 0.5, agent, goal, jnp.int32(0))
 
     def shortest_path(self, state: MazeState) -> Int[Array, ""]:
         """Number of moves from the agent to the goal."""

@@ -35,16 +35,21 @@ class MountainCar(AbstractEnvironment):
     The physics and the start are Gymnasium's. Reward −1 a step and 0 on the step that reaches the goal, as in
     the paper's code; Gymnasium pays −1 on that step too. State arithmetic follows JAX's default float,
     observations are float32 as Gymnasium's are; `scale_observation` maps them to [0, 1] by the space's bounds.
+    With chance `push_failure` the engine does nothing for a step, whatever the action.
     """
 
     time_limit: int = eqx.field(static=True)
     scale_observation: bool = eqx.field(static=True)
+    push_failure: float = eqx.field(static=True)
 
-    def __init__(self, time_limit: int = 200, scale_observation: bool = False):
+    def __init__(self, time_limit: int = 200, scale_observation: bool = False, push_failure: float = 0.0):
         if time_limit < 1:
             raise UserError(f"time_limit must be at least 1, got {time_limit}")
         self.time_limit = time_limit
+        if not 0.0 <= push_failure <= 1.0:
+            raise UserError(f"push_failure must be between 0 and 1, got {push_failure}")
         self.scale_observation = scale_observation
+        self.push_failure = push_failure
 
     @property
     def observation_space(self) -> gymnasium.spaces.Box:
@@ -70,6 +75,8 @@ class MountainCar(AbstractEnvironment):
         self, key: Key, state: MountainCarState, action: Action
     ) -> tuple[MountainCarState, Float32[Array, " 2"], Reward, Flag, Flag]:
         push = (action - 1).astype(state.velocity.dtype)
+        if self.push_failure > 0.0:
+            push = jnp.where(jax.random.bernoulli(key, self.push_failure), 0.0, push)
         velocity = state.velocity + push * FORCE - jnp.cos(3.0 * state.position) * GRAVITY
         velocity = jnp.clip(velocity, -MAX_SPEED, MAX_SPEED)
         position = jnp.clip(state.position + velocity, MIN_POSITION, MAX_POSITION)

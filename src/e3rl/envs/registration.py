@@ -14,6 +14,7 @@ from jaxtyping import UInt8
 
 from e3rl.envs.acrobot import Acrobot
 from e3rl.envs.base import AbstractEnvironment, Observation, State, Step
+from e3rl.envs.cart_pole import CartPole
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.maze import Maze
 from e3rl.envs.mountain_car import MountainCar
@@ -27,6 +28,7 @@ ENVIRONMENTS: dict[str, Constructor] = {
     "e3rl/Maze-v0": Maze,
     "e3rl/MountainCar-v0": MountainCar,
     "e3rl/Acrobot-v1": Acrobot,
+    "e3rl/CartPole-v1": CartPole,
     "e3rl/RandomMDP-v0": random_mdp,
     "e3rl/LowRankMDP-v0": low_rank_mdp,
     "e3rl/FactoredMDP-v0": factored_mdp,

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from e3rl.neural.agent import describe, functional
-from e3rl.neural.config import NeuralE3Config
+from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.vector import HostEnvironments
+from e3rl.neural.agent import describe
+from e3rl.neural.choosing import prepare
+from e3rl.neural.config import NeuralE3Config, changed, named
 from e3rl.neural.run_folder import RunFolder
 from e3rl.neural.training import Training, Watcher
 from e3rl.types import UserError
@@ -29,9 +32,16 @@ def environment(name: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return SHORT_NAMES.get(name, name), given
 
 
-def algorithm(name: str, config: NeuralE3Config) -> NeuralE3Config:
-    """The settings of an algorithm: UE² is Neural-E³ with nobody planning its exploration (section 5.2)."""
-    return dataclasses.replace(config, planner="uniform") if name == "ue2" else config
+def settings(
+    env: str, env_options: dict[str, Any], algo: str, config: str, changes: dict[str, str]
+) -> NeuralE3Config:
+    """The named settings, or for "auto" those that suit the environment, with `changes`. UE² is Neural-E³ with nobody
+    planning its exploration (section 5.2)."""
+    made, suited = prepare(env, env_options, None if config == "auto" else named(config))
+    if isinstance(made, HostEnvironments):
+        made.close()
+    chosen = changed(suited, changes)
+    return dataclasses.replace(chosen, planner="uniform") if algo == "ue2" else chosen
 
 
 def train(
@@ -50,7 +60,6 @@ def train(
     paths = [out] if len(seeds) == 1 else [out / f"seed{seed}" for seed in seeds]
     _refuse_mixture(out, paths)
     options = [_with_seed(env, env_options, seed) for seed in seeds]
-    envs = [functional(env, **own) for own in options]
     about = [describe(env, own, seed, config) for own, seed in zip(options, seeds, strict=True)]
     folders = [RunFolder(path) for path in paths]
     finished = [folder.summary() for folder in folders]
@@ -58,13 +67,20 @@ def train(
         for folder, description in zip(folders, about, strict=True):
             folder.begin(description, resume)
         return paths, [summary for summary in finished if summary is not None]
-    together = config.epsilon == 0 and config.exploit_rounds == 0  # otherwise each seed ends at its own time
+    envs = [prepare(env, own, config)[0] for own in options]
+    # Otherwise each seed ends at its own time, or is stepped in Python.
+    together = config.epsilon == 0 and config.exploit_rounds == 0 and isinstance(envs[0], AbstractEnvironment)
     size = len(seeds) if together else 1
     summaries = []
-    for start in range(0, len(seeds), size):
-        part = slice(start, start + size)
-        training = Training(envs[part], config, seeds[part], folders[part], about[part], watch)
-        summaries += training.learn(resume)[2]
+    try:
+        for start in range(0, len(seeds), size):
+            part = slice(start, start + size)
+            training = Training(envs[part], config, seeds[part], folders[part], about[part], watch)
+            summaries += training.learn(resume)[2]
+    finally:
+        for made in envs:
+            if isinstance(made, HostEnvironments):
+                made.close()
     return paths, summaries
 
 

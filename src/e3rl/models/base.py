@@ -1,12 +1,18 @@
 """What every dynamics family is: a network whose prediction can be drawn from, compared and scored."""
 
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
 from e3rl.replay import Transitions
+from e3rl.types import Key
+
+RARELY_ENDS = -5.0
+"""Logit of termination before anything is learned: a state never seen is not assumed to end the episode."""
 
 
 class Prediction(NamedTuple):
@@ -15,28 +21,59 @@ class Prediction(NamedTuple):
     obs: Float[Array, "..."]
     reward: Float[Array, "..."]
     termination: Float[Array, "..."]
+    detail: Any = ()
+    """What `draw` needs beyond the mean, arrays of the family's own choosing."""
+
+
+def within_bounds(obs: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Observations are scaled to [0, 1], and imagination has to stay there: beyond it models know nothing, disagree
+    about everything, and a planner would have eyes for nothing else."""
+    return jnp.clip(obs, 0.0, 1.0)
 
 
 class AbstractDynamics(eqx.Module):
-    """One member of the ensemble; `jax.vmap` gives minibatches and members.
+    """One member of the ensemble; `jax.vmap` gives minibatches and members. Observations are scaled to [0, 1]."""
 
-    It takes one observation [D], or K particles as the columns of a matrix [D, K]: weights @ columns is twice as fast
-    on a CPU as what `vmap` over particles compiles to, and planning is little else.
-    """
+    noise_shape: eqx.AbstractVar[tuple[int, ...]]
+    """Shape of the uniform noise that `draw` turns into one next observation; (0,) for deterministic dynamics."""
 
     @abstractmethod
     def __call__(
-        self, obs: Shaped[Array, "D *K"], action: Int[Array, ""], time: Int[Array, ""]
+        self, obs: Shaped[Array, "*obs"], action: Int[Array, ""], time: Int[Array, ""]
     ) -> Prediction: ...
 
     @abstractmethod
-    def draw(self, prediction: Prediction, uniform: Float[Array, "D *K"]) -> Float[Array, "D *K"]:
+    def draw(self, prediction: Prediction, uniform: Float[Array, "*noise"]) -> Float[Array, "*obs"]:
         """A next observation by inverse transform of uniform noise, so that members can share their noise."""
 
+    def most_likely(self, prediction: Prediction) -> Float[Array, "*obs"]:
+        """The one next observation that stands for the prediction where planning takes dynamics for deterministic."""
+        return prediction.obs
+
     @abstractmethod
-    def loss(self, row: Transitions) -> Float[Array, ""]:
-        """−log P_M(s', r, end | s, a) of one transition (section 4.1), up to constants."""
+    def loss(
+        self, obs: Float[Array, "*obs"], row: Transitions, key: Key
+    ) -> tuple[Float[Array, ""], Float[Array, "*obs"]]:
+        """−log P_M(s', r, end | s, a) of one transition (section 4.1), up to constants, when `obs` stands for s: the
+        observation itself or, unrolled (App. B.1), the model's own prediction of it. With it the predicted mean of s'.
+        """
 
     @abstractmethod
     def prior_deviation(self) -> "AbstractDynamics":
         """The standard deviation with which each weight was drawn, in the shape of the weights."""
+
+    def columns(
+        self, obs: Shaped[Array, "*obs K"], action: Int[Array, ""], time: Int[Array, ""]
+    ) -> Prediction:
+        """The predictions for K particles on the last axis. Families whose layers are matrix products override this:
+        weights @ columns is twice as fast on a CPU as what `vmap` compiles to, and tree search is little else."""
+        return jax.vmap(self, in_axes=(-1, None, None), out_axes=-1)(obs, action, time)
+
+    def draw_columns(
+        self, prediction: Prediction, uniform: Float[Array, "*noise K"]
+    ) -> Float[Array, "*obs K"]:
+        return jax.vmap(self.draw, in_axes=(-1, -1), out_axes=-1)(prediction, uniform)
+
+    def every_action(self, obs: Shaped[Array, "*obs"], time: Int[Array, ""], actions: int) -> Prediction:
+        """The predictions for one state and each of `actions` actions, on a leading axis."""
+        return jax.vmap(self, in_axes=(None, 0, None))(obs, jnp.arange(actions, dtype=jnp.int32), time)

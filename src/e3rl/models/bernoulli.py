@@ -7,14 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
-from e3rl.models.base import AbstractDynamics, Prediction
+from e3rl.models.base import RARELY_ENDS, AbstractDynamics, Prediction
 from e3rl.replay import Transitions
 from e3rl.types import Key
 
 Conditioning = Literal["input", "gate"]
-
-RARELY_ENDS = -5.0
-"""Logit of termination before anything is learned: a state never seen is not assumed to end the episode."""
 
 
 class Weights(eqx.Module):
@@ -41,6 +38,7 @@ class BernoulliDynamics(AbstractDynamics):
     """
 
     weights: Weights
+    noise_shape: tuple[int, ...] = eqx.field(static=True)
     mean_over_bits: bool = eqx.field(static=True)
 
     def __init__(
@@ -54,6 +52,7 @@ class BernoulliDynamics(AbstractDynamics):
         *,
         key: Key,
     ):
+        self.noise_shape = (bits,)
         self.mean_over_bits = mean_over_bits
         gated = conditioning == "gate"
         shapes = {
@@ -75,9 +74,10 @@ class BernoulliDynamics(AbstractDynamics):
         }
         self.weights = Weights(**drawn)  # type: ignore[arg-type]
 
-    def __call__(
-        self, obs: Shaped[Array, "D *K"], action: Int[Array, ""], time: Int[Array, ""]
-    ) -> Prediction:
+    def __call__(self, obs: Shaped[Array, " D"], action: Int[Array, ""], time: Int[Array, ""]) -> Prediction:
+        return self.columns(obs, action, time)
+
+    def columns(self, obs: Shaped[Array, "D *K"], action: Int[Array, ""], time: Int[Array, ""]) -> Prediction:
         out = self._outputs(obs, action, time)
         return Prediction(jax.nn.sigmoid(out[:-2]), out[-2], jax.nn.sigmoid(out[-1]))
 
@@ -103,13 +103,21 @@ class BernoulliDynamics(AbstractDynamics):
     def draw(self, prediction: Prediction, uniform: Float[Array, "D *K"]) -> Float[Array, "D *K"]:
         return (uniform < prediction.obs).astype(jnp.float32)
 
-    def loss(self, row: Transitions) -> Float[Array, ""]:
-        out = self._outputs(row.obs, row.action, row.time)
+    def draw_columns(self, prediction: Prediction, uniform: Float[Array, "D *K"]) -> Float[Array, "D *K"]:
+        return self.draw(prediction, uniform)
+
+    def most_likely(self, prediction: Prediction) -> Float[Array, "D *K"]:
+        return jnp.round(prediction.obs)
+
+    def loss(
+        self, obs: Shaped[Array, " D"], row: Transitions, key: Key
+    ) -> tuple[Float[Array, ""], Float[Array, " D"]]:
+        out = self._outputs(obs, row.action, row.time)
         logits, reward, ending = out[:-2], out[-2], out[-1]
         bits = jax.nn.softplus(logits) - row.next_obs.astype(jnp.float32) * logits
         end = jax.nn.softplus(ending) - row.terminated.astype(jnp.float32) * ending
         observation = jnp.mean(bits) if self.mean_over_bits else jnp.sum(bits)
-        return observation + 0.5 * (reward - row.reward) ** 2 + end
+        return observation + 0.5 * (reward - row.reward) ** 2 + end, jax.nn.sigmoid(logits)
 
     def prior_deviation(self) -> "BernoulliDynamics":
         width, bits = self.weights.observe.shape

@@ -20,7 +20,7 @@ def make_ensemble(make: Callable[[Key], AbstractDynamics], size: int, key: Key) 
 
 
 def predict(
-    ensemble: Ensemble, obs: Shaped[Array, " D"], action: Int[Array, ""], time: Int[Array, ""]
+    ensemble: Ensemble, obs: Shaped[Array, "*obs"], action: Int[Array, ""], time: Int[Array, ""]
 ) -> Prediction:
     """Every member's prediction for one state and action: leaves [E, …]."""
     return eqx.filter_vmap(lambda member: member(obs, action, time))(ensemble)

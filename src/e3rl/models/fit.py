@@ -6,10 +6,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from e3rl.models.base import AbstractDynamics
 from e3rl.models.ensemble import Ensemble
-from e3rl.replay import Replay
+from e3rl.replay import Replay, Transitions
 from e3rl.types import Key
 
 
@@ -31,6 +32,10 @@ class FitSettings(NamedTuple):
     """0: plain maximum likelihood. 1, where the likelihood is summed over bits: each member's weights are about a draw
     from the posterior under the prior that drew its initial weights (anchored ensembles); more favours it."""
     recent_share: float
+    unroll: int = 1
+    """K of App. B.1: steps that a model is unrolled on its own predictions."""
+    ending_share: float = 0.0
+    """Chance that an example is one, or a segment contains one, on which an episode terminated."""
 
     def optimiser(self) -> optax.GradientTransformation:
         return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(self.learning_rate))
@@ -47,10 +52,17 @@ def update_model_set(
     """Algorithm 1, line 8: returns M_{t+1} and the mean loss over its last updates."""
     optimiser = settings.optimiser()
     examples = jnp.maximum(replay.size, 1).astype(jnp.float32)
+    shares = settings.recent_share, settings.ending_share
 
     def objective(member: Ensemble, anchor: Ensemble, key: Key) -> tuple[Array, Array]:
-        batch = replay.sample(key, settings.batch, settings.recent_share)
-        nll = jnp.mean(jax.vmap(member.loss)(batch))
+        key_loss = jax.random.fold_in(key, 1)
+        if settings.unroll == 1:
+            rows = replay.sample(key, settings.batch, *shares)
+            keys = jax.random.split(key_loss, settings.batch)
+            nll = jnp.mean(jax.vmap(member.loss)(rows.obs, rows, keys)[0])
+        else:
+            segments = replay.sample_segments(key, settings.batch, settings.unroll, *shares)
+            nll = unrolled_loss(member, *segments, key_loss)
         if settings.prior_weight == 0.0:
             return nll, nll
         return nll + settings.prior_weight / examples * _distance_to_anchor(member, anchor), nll
@@ -71,6 +83,27 @@ def update_model_set(
     losses: Array
     (members, state), losses = jax.lax.scan(update, carry, jax.random.split(key, settings.updates))
     return ModelSet(members, models.anchor, state), jnp.mean(losses[-20:])
+
+
+def unrolled_loss(
+    member: AbstractDynamics, rows: Transitions, valid: Bool[Array, "B K"], key: Key
+) -> Float[Array, ""]:
+    """The loss of App. B.1, (1/K) Σ_j ‖s_{i+j+1} − M(s̃_{i+j}, a_{i+j})‖² for deterministic dynamics, in the mean over
+    segments: s̃_i = s_i and after that the model's own prediction, with gradients through the unroll. The paper does not
+    divide by K; here it is, so that learning rate, clip and prior mean the same at every K."""
+    batch, length = valid.shape
+
+    def step(imagined: Float[Array, "..."], inputs: tuple) -> tuple:
+        row, counts, key = inputs
+        # Past its episode's end a segment goes on from real observations, lest what is masked grow without bound.
+        start = jax.vmap(jnp.where)(counts, imagined, row.obs)
+        losses, means = jax.vmap(member.loss)(start, row, jax.random.split(key, batch))
+        return means, jnp.where(counts, losses, 0.0)
+
+    steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), (rows, valid))
+    losses: Array
+    _, losses = jax.lax.scan(step, rows.obs[:, 0], (*steps, jax.random.split(key, length)))
+    return jnp.sum(losses) / (batch * length)
 
 
 def _distance_to_anchor(member: Ensemble, anchor: Ensemble) -> Float[Array, ""]:

@@ -1,5 +1,6 @@
 """The action-value network and its one training step, shared by planning in imagination and by the offline DQN."""
 
+import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -12,42 +13,98 @@ from e3rl.types import Key
 
 
 class QNetwork(eqx.Module):
-    """Two hidden ReLU layers from (observation, time step) to a value per action.
+    """Two hidden ReLU layers from (observation, time step) to a value per action; images pass a convolution first.
 
-    With `heads` the last layer has its own weights for every time step, so that learning about one step does not
-    disturb the values of the others; without, the time step is an input only. Values at step H, past the end, are zero.
+    Without a `horizon` the values are the same at every time step. With one, values at step H, past the end, are zero,
+    and with `heads` the last layer has its own weights for every time step, so that learning about one step does not
+    disturb the values of the others; otherwise the time step is an input only.
     """
 
-    observe: Float[Array, "width D"]
-    clock: Float[Array, "H width"]
+    kernel: Float[Array, "3 3 channels maps"] | None
+    observe: Float[Array, "width features"]
+    bias: Float[Array, " width"] | None
+    clock: Float[Array, "H width"] | None
     hidden: Float[Array, "width width"]
     hidden_bias: Float[Array, " width"]
     head: Float[Array, "heads A width"]
     head_bias: Float[Array, "heads A"]
+    stride: int = eqx.field(static=True)
 
-    def __init__(self, inputs: int, actions: int, horizon: int, width: int, heads: bool, *, key: Key):
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        actions: int,
+        horizon: int | None,
+        width: int,
+        heads: bool = False,
+        maps: int = 8,
+        *,
+        key: Key,
+    ):
         k_observe, k_clock, k_hidden, k_head = jax.random.split(key, 4)
-        count = horizon if heads else 1
-        self.observe = jax.random.normal(k_observe, (width, inputs)) * (inputs / 4) ** -0.5
-        self.clock = jax.random.normal(k_clock, (horizon, width)) * (0.1 if heads else 1.0)
+        count = horizon if heads and horizon is not None else 1
+        features = math.prod(shape)
+        self.kernel, self.stride = None, 1
+        if len(shape) == 3:
+            height, breadth, channels = shape
+            self.stride = 1 + max(height, breadth) // 32
+            k_kernel, k_observe = jax.random.split(k_observe)
+            self.kernel = jax.random.normal(k_kernel, (3, 3, channels, maps)) * (2 / (9 * channels)) ** 0.5
+            features = -(-height // self.stride) * -(-breadth // self.stride) * maps
+        spread = 4.0 if self.kernel is None else 2.0  # inputs in [0, 1] less a half; outputs of a ReLU
+        self.observe = jax.random.normal(k_observe, (width, features)) * (features / spread) ** -0.5
+        self.bias, self.clock = jnp.zeros(width), None
+        if horizon is not None:
+            self.bias, self.clock = (
+                None,
+                jax.random.normal(k_clock, (horizon, width)) * (0.1 if heads else 1.0),
+            )
         self.hidden = jax.random.normal(k_hidden, (width, width)) * (2 / width) ** 0.5
         self.hidden_bias = jnp.zeros(width)
         self.head = jax.random.normal(k_head, (count, actions, width)) * 0.1 * width**-0.5
         self.head_bias = jnp.zeros((count, actions))
 
-    def __call__(self, obs: Shaped[Array, "D *K"], time: Int[Array, ""]) -> Float[Array, "A *K"]:
-        """The values of one observation, or of the columns of a matrix of them."""
-        horizon = self.clock.shape[0]
-        step = jnp.minimum(time, horizon - 1)
-        row = step if self.head.shape[0] > 1 else 0
+    @property
+    def actions(self) -> int:
+        return self.head.shape[-2]
 
+    def __call__(self, obs: Shaped[Array, "*obs"], time: Int[Array, ""]) -> Float[Array, " A"]:
+        return self._values(self._features(obs), time)
+
+    def columns(self, obs: Shaped[Array, "*obs K"], time: Int[Array, ""]) -> Float[Array, "A K"]:
+        """The values of K observations on the last axis."""
+        features = self._features(obs) if self.kernel is None else jax.vmap(self._features, -1, -1)(obs)
+        return self._values(features, time)
+
+    def _features(self, obs: Shaped[Array, "*obs"]) -> Float[Array, "..."]:
+        centred = obs.astype(jnp.float32) - 0.5
+        if self.kernel is None:
+            return centred
+        x = jax.lax.conv_general_dilated(
+            centred[None],
+            self.kernel,
+            (self.stride, self.stride),
+            "SAME",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+        return jax.nn.relu(x).reshape(-1)
+
+    def _values(self, features: Float[Array, "features *K"], time: Int[Array, ""]) -> Float[Array, "A *K"]:
         def column(vector: Float[Array, " n"]) -> Float[Array, "n *ones"]:
-            return vector.reshape(-1, *[1] * (obs.ndim - 1))
+            return vector.reshape(-1, *[1] * (features.ndim - 1))
 
-        x = jax.nn.relu(self.observe @ (obs.astype(jnp.float32) - 0.5) + column(self.clock[step]))
+        if self.clock is None:
+            assert self.bias is not None
+            row, shift, alive = jnp.array(0), self.bias, jnp.array(True)
+        else:
+            horizon = self.clock.shape[0]
+            step = jnp.minimum(time, horizon - 1)
+            row = step if self.head.shape[-3] > 1 else jnp.array(0)
+            shift, alive = self.clock[step], time < horizon
+        x = jax.nn.relu(self.observe @ features + column(shift))
         x = jax.nn.relu(self.hidden @ x + column(self.hidden_bias))
         values = self.head[row] @ x + column(self.head_bias[row])
-        return jnp.where(time < horizon, values, 0.0)
+        return jnp.where(alive, values, 0.0)
 
 
 class QState(NamedTuple):
@@ -64,9 +121,16 @@ class QSettings(NamedTuple):
     """Polyak step towards the online network after every update; 0 for hard copies."""
     target_period: int
     """Updates between hard copies; ignored with a Polyak step."""
+    huber: float = 1.0
+    """Errors beyond this count linearly instead of squared."""
+    decay: int = 0
+    """Updates over which the learning rate falls to a tenth; 0: it stays."""
 
     def optimiser(self) -> optax.GradientTransformation:
-        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(self.learning_rate))
+        rate: float | optax.Schedule = self.learning_rate
+        if self.decay:
+            rate = optax.linear_schedule(self.learning_rate, 0.1 * self.learning_rate, self.decay)
+        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(rate))
 
 
 def make_q_state(network: QNetwork, settings: QSettings) -> QState:
@@ -80,19 +144,36 @@ def make_q_state(network: QNetwork, settings: QSettings) -> QState:
 
 def update_q(
     state: QState,
-    obs: Shaped[Array, "B D"],
+    obs: Shaped[Array, "B *obs"],
     time: Int[Array, " B"],
     targets: Float[Array, "B A"],
     weights: Float[Array, "B A"],
     settings: QSettings,
 ) -> tuple[QState, Float[Array, ""]]:
     """One Huber step of Q(obs, time) towards `targets` where `weights` is not zero, then the target network follows."""
+    state, value, _ = update_q_rows(state, obs, time, targets, weights, settings)
+    return state, value
 
-    def loss(network: QNetwork) -> Float[Array, ""]:
-        error = optax.huber_loss(jax.vmap(network)(obs, time), targets)
-        return jnp.sum(weights * error) / jnp.sum(weights)
 
-    value, gradient = eqx.filter_value_and_grad(loss)(state.online)
+def update_q_rows(
+    state: QState,
+    obs: Shaped[Array, "B *obs"],
+    time: Int[Array, " B"],
+    targets: Float[Array, "B A"],
+    weights: Float[Array, "B A"],
+    settings: QSettings,
+    importance: Float[Array, " B"] | None = None,
+) -> tuple[QState, Float[Array, ""], Float[Array, "B A"]]:
+    """`update_q` whose rows count by `importance`, which the mean is not divided by (prioritised replay); returns also
+    the values from before the step."""
+
+    def loss(network: QNetwork) -> tuple[Float[Array, ""], Float[Array, "B A"]]:
+        values = jax.vmap(network)(obs, time)
+        error = optax.huber_loss(values, targets, delta=settings.huber)
+        counted = weights if importance is None else weights * importance[:, None]
+        return jnp.sum(counted * error) / jnp.sum(weights), values
+
+    (value, values), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(state.online)
     with jax.numpy_dtype_promotion("standard"):  # Adam raises its decay to a whole number of updates
         change, optimiser = settings.optimiser().update(gradient, state.optimiser)
     online = eqx.apply_updates(state.online, change)
@@ -103,4 +184,4 @@ def update_q(
             return old + settings.target_rate * (new - old)
         return jnp.where(updates % settings.target_period == 0, new, old)
 
-    return QState(online, jax.tree.map(follow, state.target, online), optimiser, updates), value
+    return QState(online, jax.tree.map(follow, state.target, online), optimiser, updates), value, values

@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium import spaces
 
-from e3rl.envs.adapter import make
+from e3rl.envs.adapter import violation
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.neural.checkpoint import load_tree, save_tree
+from e3rl.neural.choosing import prepare
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.lanes import Policy, key_for, lanes_for
 from e3rl.neural.run_folder import RunFolder, read_json
@@ -30,25 +30,11 @@ def describe(env: str | None, options: dict[str, Any], seed: int, config: Neural
     }
 
 
-def functional(env: Any, **options: Any) -> AbstractEnvironment:
-    """The environment, if Neural-E³ can learn it: compiled, with binary observations."""
-    made = make(env, **options)
-    if not isinstance(made, AbstractEnvironment):
-        if isinstance(env, str):
-            made.close()
-        raise UserError("Neural-E³ needs one of e3rl's own environments so far; `e3rl envs` lists them")
-    space = made.observation_space
-    if not isinstance(space, spaces.MultiBinary) or len(space.shape) != 1:
-        raise UserError(
-            f"Neural-E³ has Bernoulli models only so far: observations must be a MultiBinary vector, not {space}"
-        )
-    return made
-
-
 class NeuralE3:
     """Explores where its models disagree, then exploits (Algorithm 1, section 4).
 
-    `env` is an id (with `env_options`), a Gymnasium environment or a functional one.
+    `env` is an id (with `env_options`), a Gymnasium environment or a functional one. Without `config` the settings are
+    chosen by the environment's looks; `agent.config` shows them.
     """
 
     def __init__(
@@ -58,8 +44,7 @@ class NeuralE3:
         seed: int = 0,
         env_options: dict[str, Any] | None = None,
     ):
-        self.env = functional(env, **(env_options or {}))
-        self.config = config or NeuralE3Config()
+        self.env, self.config = prepare(env, env_options or {}, config)
         self.seed = seed
         self.description = describe(
             env if isinstance(env, str) else None, env_options or {}, seed, self.config
@@ -86,30 +71,29 @@ class NeuralE3:
 
     def predict(self, obs: Any, time: int | None = None) -> int:
         """The action for `obs` at step `time`; without it the agent keeps the clock itself, which `start_episode`
-        sets to zero and which starts over after the horizon."""
+        sets to zero and which starts over after the horizon. An agent that exploits by search plans at every call."""
         step = self.time if time is None else time
         if not 0 <= step < self.env.time_limit:
             raise UserError(f"time must be in 0 … {self.env.time_limit - 1}, got {step}")
-        observed = np.asarray(obs)
-        if observed.shape != self.env.observation_space.shape:
-            raise UserError(
-                f"expected an observation of shape {self.env.observation_space.shape}, got {observed.shape}"
-            )
-        if not self.env.observation_space.contains(observed):
-            raise UserError(f"expected an observation of zeros and ones, got {observed.tolist()}")
+        fault = violation(self.lanes.encoding.space, obs)
+        if fault is not None:
+            raise UserError(fault)
+        observed = jnp.asarray(self.lanes.encoding.encode(obs), self.lanes.storage)
         key = key_for(jax.random.key(self.seed), "predict", self.actions_taken)
-        action = self.lanes.act(
-            self._learned(), key, jnp.asarray(observed, jnp.int8), jnp.array(step, jnp.int32)
+        plans, _ = self.lanes.exploit_plans(
+            self._learned(), key[None], observed[None], jnp.array([step], jnp.int32), jnp.array([True])
         )
         self.actions_taken += 1
         self.time = (step + 1) % self.env.time_limit
-        return int(action)
+        return int(plans[0, 0])
 
     def evaluate(self, episodes: int = 100) -> np.ndarray:
         """The returns of that many greedy episodes, other ones than those of training."""
         if episodes < 1:
             raise UserError(f"episodes must be at least 1, got {episodes}")
-        env, policy = jax.tree.map(lambda leaf: leaf[None], (self.env, self._learned()))
+        policy, env = jax.tree.map(lambda leaf: leaf[None], self._learned()), self.env
+        if isinstance(env, AbstractEnvironment):
+            env = jax.tree.map(lambda leaf: leaf[None], env)
         keys = jax.random.key(self.seed)[None]
         return np.asarray(self.lanes.evaluate(env, policy, keys, episodes))[0]
 
@@ -140,8 +124,8 @@ class NeuralE3:
         return agent
 
     def _fresh_policy(self) -> Policy:
-        models, _, _ = self.lanes.fresh(self.env, jax.random.key(self.seed))
-        return self.lanes.untrained(models, jax.random.key(self.seed))
+        models, _, replay = self.lanes.fresh(jax.random.key(self.seed))
+        return self.lanes.untrained(models, replay.scale, jax.random.key(self.seed))
 
     def _learned(self) -> Policy:
         if self.policy is None:

@@ -7,8 +7,11 @@ from typing import Any, Literal, get_args, get_origin
 
 from e3rl.exploit.dqn import DqnSettings
 from e3rl.models.bernoulli import Conditioning
+from e3rl.models.conv import RewardHead
 from e3rl.models.fit import FitSettings
 from e3rl.models.qnetwork import QSettings
+from e3rl.neural.families import Family
+from e3rl.planners.graph_search import GraphSettings
 from e3rl.planners.mcts import Choice, Leaf, MctsSettings
 from e3rl.planners.utility import Distance
 from e3rl.planners.value import ValueSettings
@@ -37,6 +40,11 @@ class NeuralE3Config:
     uniform_transitions: int = 0
     """Actions are uniform until the replay buffer holds this many transitions."""
 
+    family: Family = "bernoulli"
+    """Which dynamics models (section 4.1); `neural/families.py` says what each is for."""
+    clock: bool = True
+    """Models and values see the time step, as problems with a short fixed horizon need; otherwise both are stationary
+    and an episode cut by its time limit has not ended."""
     ensemble_size: int = 5
     """E of section 4.1 (App. C.1: "Ensemble Size")."""
     hidden: int = 64
@@ -46,18 +54,28 @@ class NeuralE3Config:
     mean_over_bits: bool = False
     """Average the observation's log-likelihood over its bits, as the paper's code does, instead of summing."""
     prior_weight: float = 0.23
-    """Pull of each member towards its own initial weights, per observation bit; 0 is maximum likelihood."""
+    """Pull of each member towards its own initial weights, per observation entry; 0 is maximum likelihood."""
+    reward_head: RewardHead = "pooled"
+    """Convolutional dynamics only: reward and ending from a fully-connected layer over the image as in App. C.2
+    ("dense"), or from a sum over its places ("pooled"), which holds wherever in the image something happens."""
     model_updates: int = 200
     """N_update of section 4.1 (App. C.1: "Model Updates per Epoch")."""
     model_batch: int = 64
-    """Transitions per member and update. The paper's minibatch of 100 is split over its 5 members."""
+    """Transitions (or segments) per member and update. The paper's minibatch of 100 is split over its 5 members."""
+    unroll: int = 1
+    """K of App. B.1: steps that a model is unrolled on its own predictions while fitted."""
     model_learning_rate: float = 2e-3
     gradient_clip: float = 10.0
     recent_share: float = 0.0
     """Chance that a training example comes from the last epoch (App. B.1: ½ for deterministic environments)."""
 
-    planner: Literal["value", "mcts", "uniform"] = "value"
-    """Who explores: the exploration value, tree search (App. B.2.2), or nobody (UE², section 5.2)."""
+    ending_share: float = 0.0
+    """Chance that a training example is one (or a segment contains one) on which an episode terminated. These are rare
+    and decide everything where the reward is at the end."""
+
+    planner: Literal["value", "graph", "mcts", "uniform"] = "value"
+    """Who explores: the exploration value, graph search (App. B.2.1) or tree search (App. B.2.2) over the models, or
+    nobody (UE², section 5.2)."""
     distance: Distance = "marginal"
     """δ of section 2 between two predicted distributions."""
     reward_scale: float = 0.4
@@ -73,6 +91,13 @@ class NeuralE3Config:
     value_heads: bool = True
     """A last layer of its own for every time step."""
 
+    nodes: int = 2_000
+    """N_max of App. B.2.1."""
+    exit_utility: float = 0.0
+    """Graph search also ends once a node's utility per step exceeds this, as in the paper's code; 0 searches on."""
+    top_share: float = 0.0
+    """Graph search returns a random one of this share of its nodes, the best, as in the paper's code; 0 the best."""
+
     playouts: int = 200
     """App. C.1: "MCTS playouts"."""
     particles: int = 100
@@ -84,10 +109,12 @@ class NeuralE3Config:
     common_noise: bool = True
     from_samples: bool = True
 
-    exploit: Literal["value", "dqn", "mcts"] = "value"
-    """How to exploit: value of the predicted reward, offline double DQN (section 4.3), or tree search."""
+    exploit: Literal["value", "dqn", "graph", "mcts"] = "value"
+    """How to exploit: value of the predicted reward, offline double DQN (section 4.3), or search."""
     exploit_updates: int = 15_000
     """Fitted-Q steps, or DQN updates, of the exploit phase."""
+    exploit_decay: bool = False
+    """The exploit phase's learning rate falls to a tenth over its updates."""
     caution: float = 0.05
     """Exploit value only: disagreement times this is taken off the predicted reward."""
     exploit_rounds: int = 0
@@ -105,13 +132,20 @@ class NeuralE3Config:
     def __post_init__(self) -> None:
         positive = (
             "ensemble_size", "hidden", "episodes_per_epoch", "model_updates", "model_batch", "playouts", "particles",
-            "value_updates", "value_batch", "exploit_updates", "round_episodes", "round_updates", "dqn_batch",
+            "value_updates", "value_batch", "exploit_updates", "unroll", "nodes", "round_episodes", "round_updates", "dqn_batch",
             "dqn_target_period", "evaluation_episodes",
         )  # fmt: skip
         above_zero = (
             "model_learning_rate", "value_learning_rate", "dqn_learning_rate", "gradient_clip", "value_target_rate"
         )  # fmt: skip
-        at_most_one = ("recent_share", "value_target_rate", "value_discount", "dqn_discount")
+        at_most_one = (
+            "recent_share",
+            "ending_share",
+            "top_share",
+            "value_target_rate",
+            "value_discount",
+            "dqn_discount",
+        )
         for field in dataclasses.fields(self):
             value: Any = getattr(self, field.name)
             kind: type = type(field.default)
@@ -130,6 +164,8 @@ class NeuralE3Config:
                 raise UserError(f"{field.name} must be at most 1, got {value}")
             if isinstance(value, int | float) and value < 0:
                 raise UserError(f"{field.name} must not be negative, got {value}")
+        if self.family != "bernoulli" and self.mean_over_bits:
+            raise UserError("mean_over_bits belongs to the family bernoulli")
         if self.explore_ratio == 0 and self.explore_episodes == 0:
             raise UserError(
                 "explore_ratio and explore_episodes are both 0: there would be nothing to learn from"
@@ -138,31 +174,52 @@ class NeuralE3Config:
     def exploration_episodes(self, horizon: int) -> int:
         return self.explore_episodes or self.explore_ratio * horizon
 
-    def fit(self, bits: int) -> FitSettings:
-        weight = self.prior_weight * (1 if self.mean_over_bits else bits)
+    def fit(self, entries: int) -> FitSettings:
+        weight = self.prior_weight * (1 if self.mean_over_bits else entries)
         return FitSettings(
-            self.model_updates,
-            self.model_batch,
-            self.model_learning_rate,
-            self.gradient_clip,
-            weight,
-            self.recent_share,
-        )
+            self.model_updates, self.model_batch, self.model_learning_rate, self.gradient_clip, weight,
+            self.recent_share, self.unroll, self.ending_share,
+        )  # fmt: skip
 
-    def value(self, updates: int) -> ValueSettings:
+    def explore_value(self) -> ValueSettings:
         q = QSettings(self.value_learning_rate, self.gradient_clip, self.value_target_rate, 0)
+        return self._value(self.value_updates, q)
+
+    def exploit_value(self, updates: int) -> ValueSettings:
+        q = QSettings(
+            self.value_learning_rate,
+            self.gradient_clip,
+            self.value_target_rate,
+            0,
+            decay=self._exploit_decay(),
+        )
+        return self._value(updates, q)
+
+    def _value(self, updates: int, q: QSettings) -> ValueSettings:
         return ValueSettings(
             updates, self.value_batch, self.value_discount, self.distance, self.reward_scale, self.caution, q
         )
 
     def dqn(self, updates: int) -> DqnSettings:
-        q = QSettings(self.dqn_learning_rate, self.gradient_clip, 0.0, self.dqn_target_period)
-        return DqnSettings(updates, self.dqn_batch, self.dqn_discount, q)
+        q = QSettings(
+            self.dqn_learning_rate,
+            self.gradient_clip,
+            0.0,
+            self.dqn_target_period,
+            decay=self._exploit_decay(),
+        )
+        return DqnSettings(updates, self.dqn_batch, self.dqn_discount, self.ending_share, q)
+
+    def _exploit_decay(self) -> int:
+        return self.exploit_updates if self.exploit_decay else 0
+
+    def graph(self, actions: int) -> GraphSettings:
+        return GraphSettings(self.nodes, actions, self.reward_scale, self.exit_utility, self.top_share)
 
     def mcts(self, horizon: int, actions: int, leaf: Leaf | None = None) -> MctsSettings:
         return MctsSettings(
             self.playouts, self.particles, self.ucb, leaf or self.leaf, self.choice, self.common_noise,
-            self.from_samples, self.distance, self.reward_scale, horizon, actions,
+            self.from_samples, self.distance, self.reward_scale, horizon, actions, self.family == "bernoulli",
         )  # fmt: skip
 
 
@@ -197,6 +254,100 @@ def _paper_lock(ratio: int) -> NeuralE3Config:
 CONFIGS: dict[str, NeuralE3Config] = {
     "e3rl": NeuralE3Config(),
     "e3rl-long": NeuralE3Config(explore_ratio=45, prior_weight=0.1, model_batch=256, value_batch=256),
+    "e3rl-control": NeuralE3Config(
+        explore_ratio=0,
+        explore_episodes=50,
+        episodes_per_epoch=5,
+        family="mlp",
+        clock=False,
+        prior_weight=0.0,
+        model_updates=1_000,
+        model_learning_rate=1e-3,
+        ending_share=0.1,
+        planner="graph",
+        distance="squared",
+        reward_scale=0.0,
+        value_discount=0.99,
+        value_heads=False,
+        exploit="value",
+        exploit_updates=20_000,
+        caution=0.0,
+        dqn_heads=False,
+        dqn_batch=64,
+    ),
+    "e3rl-image": NeuralE3Config(
+        explore_ratio=0,
+        explore_episodes=50,
+        episodes_per_epoch=10,
+        family="conv",
+        clock=False,
+        ensemble_size=4,
+        prior_weight=0.0,
+        model_updates=1_500,
+        model_batch=16,
+        model_learning_rate=1e-3,
+        unroll=10,
+        recent_share=0.5,
+        ending_share=0.2,
+        planner="graph",
+        distance="squared",
+        reward_scale=0.0,
+        value_discount=0.99,
+        value_heads=False,
+        exploit="graph",
+        caution=0.0,
+        dqn_heads=False,
+    ),
+    "paper-control": NeuralE3Config(
+        explore_ratio=0,
+        explore_episodes=100,
+        episodes_per_epoch=10,
+        family="mlp",
+        clock=False,
+        ensemble_size=8,
+        hidden=64,
+        prior_weight=0.0,
+        model_updates=2_000,
+        model_batch=8,
+        model_learning_rate=1e-4,
+        unroll=20,
+        recent_share=0.5,
+        planner="graph",
+        distance="squared",
+        reward_scale=0.0,
+        nodes=2_000,
+        exploit="dqn",
+        exploit_updates=750_000,
+        value_heads=False,
+        dqn_heads=False,
+        dqn_batch=64,
+        dqn_learning_rate=3e-4,
+        dqn_discount=0.99,
+        dqn_target_period=5_000,
+    ),
+    "paper-maze": NeuralE3Config(
+        explore_ratio=0,
+        explore_episodes=50,
+        episodes_per_epoch=10,
+        family="conv",
+        clock=False,
+        ensemble_size=4,
+        hidden=64,
+        prior_weight=0.0,
+        reward_head="dense",
+        model_updates=10_000,
+        model_batch=16,
+        model_learning_rate=1e-3,
+        unroll=10,
+        recent_share=0.5,
+        planner="graph",
+        distance="squared",
+        reward_scale=0.0,
+        nodes=2_000,
+        exploit="graph",
+        value_heads=False,
+        dqn_heads=False,
+    ),
     "paper-lock-h5": _paper_lock(25),
     "paper-lock-h10": _paper_lock(50),
     "paper-lock-h15": _paper_lock(50),
@@ -206,11 +357,14 @@ CONFIGS: dict[str, NeuralE3Config] = {
 buffer, and a weaker prior per bit), and the paper's, which never change after publication."""
 
 
-def configured(name: str, changes: dict[str, str]) -> NeuralE3Config:
-    """The named settings with `key=value` changes given as text."""
+def named(name: str) -> NeuralE3Config:
     if name not in CONFIGS:
-        raise UserError(f"unknown config {name!r}; known: {', '.join(CONFIGS)}")
-    base = CONFIGS[name]
+        raise UserError(f"unknown config {name!r}; known: auto, {', '.join(CONFIGS)}")
+    return CONFIGS[name]
+
+
+def changed(base: NeuralE3Config, changes: dict[str, str]) -> NeuralE3Config:
+    """The settings with `key=value` changes given as text."""
     types = {field.name: type(getattr(base, field.name)) for field in dataclasses.fields(base)}
     parsed: dict[str, Any] = {}
     for key, text in changes.items():

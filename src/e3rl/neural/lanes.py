@@ -1,28 +1,36 @@
 """Neural-E³'s slots for Algorithm 1, compiled: every function works on several seeds at once, each with its own
 environment. On a GPU the seeds are one vmapped program; on a CPU, where that gains next to nothing, they take turns."""
 
+import math
 import zlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.envs.base import AbstractEnvironment, Observation, episode_return, rollout
+from e3rl.envs.encoding import Encoding
+from e3rl.envs.open_loop import Planner, Plans, rollout_plans
+from e3rl.envs.vector import HostEnvironments
 from e3rl.exploit.dqn import fit_dqn
-from e3rl.models.bernoulli import BernoulliDynamics
 from e3rl.models.ensemble import make_ensemble, predict
 from e3rl.models.fit import ModelSet, make_model_set, update_model_set
 from e3rl.models.qnetwork import QNetwork, QState, make_q_state
 from e3rl.neural.config import NeuralE3Config
-from e3rl.planners import mcts
-from e3rl.planners.utility import max_disagreement
+from e3rl.neural.families import dynamics
+from e3rl.planners import graph_search, mcts
+from e3rl.planners.utility import Mode, max_disagreement
 from e3rl.planners.value import fit_value, greedy, start_value
-from e3rl.replay import Replay
-from e3rl.types import Action, Key, Trajectory
+from e3rl.replay import Replay, Scale
+from e3rl.types import Action, Flag, Key, Trajectory, UserError
+
+LARGEST_BUFFER = 8 * 2**30
+"""Bytes of observations that a replay buffer may take."""
 
 
 def key_for(key: Key, name: str, index: int | Array = 0) -> Key:
@@ -31,10 +39,11 @@ def key_for(key: Key, name: str, index: int | Array = 0) -> Key:
 
 
 class Policy(NamedTuple):
-    """Who acts: a value network, and the models for planners that search."""
+    """Who acts: a value network, the models for planners that search, and the scale in which both see the world."""
 
     models: ModelSet
     value: QState
+    scale: Scale
 
 
 class Episodes(NamedTuple):
@@ -43,56 +52,122 @@ class Episodes(NamedTuple):
     returns: Float[Array, " n"]
     lengths: Int[Array, " n"]
     disagreement: Float[Array, " n"]
+    terminated: Bool[Array, " n"]
+    """Ended by the environment and not by the time limit."""
+    start: Shaped[Array, "n *obs"]
+    """The first observations."""
+
+
+Environment: TypeAlias = AbstractEnvironment | HostEnvironments
+"""Compiled together with the agent, lanes and all; or in Python, where there is one lane."""
 
 
 class Lanes:
     """The compiled functions for one configuration; a lane is a seed."""
 
-    def __init__(self, env: AbstractEnvironment, config: NeuralE3Config):
+    def __init__(self, env: Environment, config: NeuralE3Config):
         self.config = config
         self.horizon = env.time_limit
         self.actions = env.num_actions
-        self.bits = int(env.observation_space.shape[0])  # type: ignore[index]
+        self.encoding = encoding_of(env)
+        self.entries = math.prod(self.encoding.shape)
+        # A byte an entry where entries are zeros and ones.
+        whole = all(part.kind != "continuous" for part in self.encoding.parts)
+        self.storage = jnp.int8 if whole else jnp.float32
+        self.make_dynamics = dynamics(config, self.encoding, self.actions, self.horizon)
         self.epochs = -(-config.exploration_episodes(self.horizon) // config.episodes_per_epoch)
         rounds = config.exploit_rounds * config.round_episodes
         self.capacity = (self.epochs * config.episodes_per_epoch + rounds) * self.horizon
+        self._refuse_too_large()
         self.needs_value = config.planner == "value" or (config.planner == "mcts" and config.leaf == "value")
         self.init = over_lanes(self.fresh)
         self.plan = over_lanes(self._plan)
-        self.collect = over_lanes(self._collect)
         self.update_models = over_lanes(self._update_models)
         self.exploit = over_lanes(self._exploit)
         self.refine = over_lanes(self._refine)
-        self.exploit_episodes = over_lanes(self._exploit_episodes)
-        self.evaluate = over_lanes(self._evaluate)
-        self.act = eqx.filter_jit(self._exploit_action)
+        self.absorb = over_lanes(self._absorb)
+        self.explore_plans = eqx.filter_jit(self._explore_plans)
+        self.exploit_plans = eqx.filter_jit(self._exploit_plans)
+        self._compiled_collect = over_lanes(self._collect)
+        self._compiled_exploit_episodes = over_lanes(self._exploit_episodes)
+        self._compiled_evaluate = over_lanes(self._evaluate)
 
-    def _evaluate(self, env: AbstractEnvironment, policy: Policy, key: Key, count: int) -> Float[Array, " n"]:
-        """The returns of `count` greedy episodes."""
-        return jax.vmap(episode_return)(self._exploit_rollouts(env, policy, key_for(key, "evaluate"), count))
+    def collect(
+        self, env: Environment, policy: Policy, replay: Replay, keys: Key, t: Array
+    ) -> tuple[Replay, Episodes]:
+        """Line 7: n episodes of the exploration policy in every lane."""
+        fresh = not np.asarray(replay.size).any()  # known here, so that nothing is planned in vain
+        if isinstance(env, AbstractEnvironment):
+            return self._compiled_collect(env, policy, replay, keys, t, fresh)
+        only, uniform = _first_lane(policy), self._is_uniform(_first_lane(replay), fresh)
 
-    def fresh(self, env: AbstractEnvironment, key: Key) -> tuple[ModelSet, QState, Replay]:
-        config = self.config
+        def plan(keys: Key, obs: Observation, time: Array, running: Array) -> Plans:
+            return self.explore_plans(only, uniform, keys, obs, time, running)
 
-        def make(key: Key) -> BernoulliDynamics:
-            return BernoulliDynamics(
-                self.bits,
-                self.actions,
-                self.horizon,
-                config.hidden,
-                config.conditioning,
-                config.mean_over_bits,
-                key=key,
+        key = key_for(keys[0], "collect", t[0])
+        return self.absorb(policy, replay, self._play(env, plan, key, self.config.episodes_per_epoch))
+
+    def exploit_episodes(
+        self, env: Environment, policy: Policy, replay: Replay, keys: Key, t: Array, count: int
+    ) -> tuple[Replay, Episodes]:
+        """`count` greedy episodes in every lane, and the replay buffers with them added."""
+        if isinstance(env, AbstractEnvironment):
+            return self._compiled_exploit_episodes(env, policy, replay, keys, t, count)
+        key = key_for(keys[0], "exploit episodes", t[0])
+        return self.absorb(policy, replay, self._play_greedily(env, policy, key, count))
+
+    def evaluate(self, env: Environment, policy: Policy, keys: Key, count: int) -> Float[Array, "lanes n"]:
+        """The returns of `count` greedy episodes in every lane."""
+        if isinstance(env, AbstractEnvironment):
+            return self._compiled_evaluate(env, policy, keys, count)
+        episodes = self._play_greedily(env, policy, key_for(keys[0], "evaluate"), count)
+        return jax.vmap(jax.vmap(episode_return))(episodes)
+
+    def _play_greedily(self, env: HostEnvironments, policy: Policy, key: Key, count: int) -> Trajectory:
+        only = _first_lane(policy)
+        return self._play(env, lambda *now: self.exploit_plans(only, *now), key, count)
+
+    def _play(self, env: HostEnvironments, plan: Planner, key: Key, count: int) -> Trajectory:
+        """Episodes of an environment in Python, as those of a single lane."""
+        running = jnp.ones(env.copies, bool)
+
+        def plan_all(key: Key, obs: np.ndarray, time: np.ndarray) -> Plans:
+            keys = jax.random.split(key, env.copies)
+            return plan(keys, jnp.asarray(obs, self.storage), jnp.asarray(time), running)
+
+        return self.one_lane(env.play(plan_all, key, count))
+
+    def one_lane(self, episodes: Trajectory) -> Trajectory:
+        """Episodes that were played in Python, as those of a single lane."""
+        frames = episodes._replace(
+            obs=episodes.obs.astype(self.storage), next_obs=episodes.next_obs.astype(self.storage)
+        )
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], frames)
+
+    def _refuse_too_large(self) -> None:
+        size = 2 * self.capacity * self.entries * np.dtype(self.storage).itemsize
+        if size > LARGEST_BUFFER:
+            raise UserError(
+                f"{self.capacity} transitions of {self.entries} entries would take {size / 2**30:.0f} GiB: lower "
+                "explore_episodes, or shrink the observations (gymnasium.wrappers.ResizeObservation)"
             )
 
-        members = make_ensemble(make, config.ensemble_size, key_for(key, "models"))
-        models = make_model_set(members, config.fit(self.bits))
-        value = make_q_state(self._network(config.value_heads, key_for(key, "value")), config.value(1).q)
-        _, obs = env.reset(key)
-        return models, value, Replay.empty(self.capacity, obs)
+    def fresh(self, key: Key) -> tuple[ModelSet, QState, Replay]:
+        config = self.config
+        members = make_ensemble(self.make_dynamics, config.ensemble_size, key_for(key, "models"))
+        models = make_model_set(members, config.fit(self.entries))
+        value = make_q_state(
+            self._network(config.value_heads, key_for(key, "value")), config.explore_value().q
+        )
+        obs = jnp.zeros(self.encoding.shape, self.storage)
+        return models, value, Replay.empty(self.capacity, obs, self.encoding.low, self.encoding.high)
 
     def _network(self, heads: bool, key: Key) -> QNetwork:
-        return QNetwork(self.bits, self.actions, self.horizon, self.config.hidden, heads, key=key)
+        horizon = self.horizon if self.config.clock else None
+        return QNetwork(self.encoding.shape, self.actions, horizon, self.config.hidden, heads, key=key)
+
+    def observe(self, obs: Observation) -> Observation:
+        return self.encoding.encode(obs).astype(self.storage)
 
     def _plan(
         self, models: ModelSet, value: QState, replay: Replay, key: Key, t: Array
@@ -100,81 +175,159 @@ class Lanes:
         """Line 5. Searching planners plan while they act; here the value they may use is brought up to date."""
         config = self.config
         if self.needs_value:
-            settings = config.value(config.value_updates)
+            settings = config.explore_value()
             key_fit = key_for(key, "fit value", t)
             fitted, _ = fit_value(value, models.members, replay, key_fit, "explore", settings, self.actions)
             # Nothing to imagine from before the first episode.
             value = jax.tree.map(lambda new, old: jnp.where(replay.size > 0, new, old), fitted, value)
-        policy = Policy(models, value)
+        policy = Policy(models, value, replay.scale)
+        start, key_value = replay.rows.obs[replay.recent], key_for(key, "v_explore", t)
         if config.planner == "value":
             v_explore = start_value(value, replay)
+        elif config.planner == "graph" and config.epsilon > 0:  # a search of its own, for line 6 alone
+            v_explore = self._search_graph(policy, key_value, start, jnp.array(0, jnp.int32), "explore").value
         elif config.planner == "mcts":
-            start = replay.rows.obs[replay.recent]
-            found = self._search(policy, key_for(key, "v_explore", t), start, jnp.array(0, jnp.int32))
-            v_explore = jnp.where(replay.size > 0, found.value, jnp.inf)
+            v_explore = self._search_tree(policy, key_value, start, jnp.array(0, jnp.int32), "explore").value
         else:
-            v_explore = jnp.array(jnp.inf)
-        return policy, v_explore
+            return policy, jnp.array(jnp.inf)
+        return policy, jnp.where(replay.size > 0, v_explore, jnp.inf)
 
-    def _search(self, policy: Policy, key: Key, obs: Observation, time: Array) -> mcts.Plan:
-        settings = self.config.mcts(self.horizon, self.actions)
-        return mcts.plan(policy.models.members, policy.value.online, obs, time, key, "explore", settings)
+    def _search_tree(self, policy: Policy, key: Key, obs: Observation, time: Array, mode: Mode) -> mcts.Plan:
+        leaf = "rollout" if mode == "exploit" else None  # the value, if any, is that of exploring
+        settings = self.config.mcts(self.horizon, self.actions, leaf)
+        return mcts.plan(
+            policy.models.members, policy.value.online, policy.scale(obs), time, key, mode, settings
+        )
 
-    def _explore_action(self, policy: Policy, key: Key, obs: Observation, time: Array) -> Action:
-        if self.config.planner == "value":
-            return greedy(policy.value, obs, time)
-        if self.config.planner == "mcts":
-            return self._search(policy, key, obs, time).action
-        return jax.random.randint(key, (), 0, self.actions)
+    def _search_graph(
+        self, policy: Policy, key: Key, obs: Observation, time: Array, mode: Mode
+    ) -> graph_search.Plan:
+        settings = self.config.graph(self.actions)
+        return graph_search.plan(
+            policy.models.members, policy.scale(obs), time, key, mode, settings, self.horizon
+        )
+
+    def _action(self, policy: Policy, key: Key, obs: Observation, time: Array, mode: Mode) -> Action:
+        """What a planner that looks at every step does next."""
+        who = self.config.planner if mode == "explore" else self.config.exploit
+        if who == "mcts":
+            return self._search_tree(policy, key, obs, time, mode).action
+        if who == "uniform":
+            return jax.random.randint(key, (), 0, self.actions)
+        return greedy(policy.value, policy.scale(obs), time)
+
+    def _plans(
+        self, policy: Policy, keys: Key, obs: Observation, time: Array, running: Array, mode: Mode
+    ) -> Plans:
+        """The plans of several episodes at once: whole sequences from graph search, else a single action."""
+        if not self._open_loop(mode):
+            act = jax.vmap(lambda key, obs, time: self._action(policy, key, obs, time, mode))
+            return act(keys, obs, time)[:, None], jnp.ones(time.shape, jnp.int32)
+
+        def plan(key: Key, obs: Observation, time: Array) -> Plans:
+            found = self._search_graph(policy, key, obs, time, mode)
+            return found.actions, found.length
+
+        if jax.default_backend() != "cpu":
+            return jax.vmap(plan)(keys, obs, time)
+
+        def if_running(inputs: tuple) -> Plans:
+            running, *now = inputs
+            nothing = jnp.zeros(self.horizon, jnp.int32), jnp.array(1, jnp.int32)
+            return jax.lax.cond(running, lambda: plan(*now), lambda: nothing)
+
+        return jax.lax.map(if_running, (running, keys, obs, time))
+
+    def _open_loop(self, mode: Mode) -> bool:
+        return (self.config.planner if mode == "explore" else self.config.exploit) == "graph"
+
+    def _explore_plans(
+        self, policy: Policy, uniform: bool | Flag, keys: Key, obs: Observation, time: Array, running: Array
+    ) -> Plans:
+        """Exploration's plans, or uniformly random actions."""
+
+        def planned() -> Plans:
+            return self._plans(policy, keys, obs, time, running, "explore")
+
+        def chance() -> Plans:
+            length = self.horizon if self._open_loop("explore") else 1
+            draw = jax.vmap(lambda key: jax.random.randint(key, (length,), 0, self.actions))
+            return draw(keys), jnp.ones(time.shape, jnp.int32)
+
+        return _choose(uniform, chance, planned)
+
+    def _exploit_plans(
+        self, policy: Policy, keys: Key, obs: Observation, time: Array, running: Array
+    ) -> Plans:
+        return self._plans(policy, keys, obs, time, running, "exploit")
+
+    def _is_uniform(self, replay: Replay, fresh: bool) -> bool | Flag:
+        """Is it too early to plan? Known before anything runs unless `uniform_transitions` says otherwise."""
+        return fresh or (
+            self.config.uniform_transitions > 1 and replay.size < self.config.uniform_transitions
+        )
 
     def _collect(
-        self, env: AbstractEnvironment, policy: Policy, replay: Replay, key: Key, t: Array
+        self, env: AbstractEnvironment, policy: Policy, replay: Replay, key: Key, t: Array, fresh: bool
     ) -> tuple[Replay, Episodes]:
-        """Line 7: n episodes of the exploration policy."""
-        uniform = replay.size < jnp.maximum(self.config.uniform_transitions, 1)
-
-        def act(key: Key, obs: Observation, time: Array) -> Action:
-            key_uniform, key_plan = jax.random.split(key)
-            any_action = jax.random.randint(key_uniform, (), 0, self.actions)
-            return jax.lax.cond(
-                uniform, lambda: any_action, lambda: self._explore_action(policy, key_plan, obs, time)
-            )
-
+        uniform = self._is_uniform(replay, fresh)
         keys = jax.random.split(key_for(key, "collect", t), self.config.episodes_per_epoch)
-        episodes = jax.vmap(lambda key: rollout(env, act, key))(keys)
-        return replay.append(episodes), self._describe(policy, episodes)
+        if self._open_loop("explore"):
 
-    def _describe(self, policy: Policy, episodes: Trajectory) -> Episodes:
+            def plan(keys: Key, obs: Observation, time: Array, running: Array) -> Plans:
+                return self._explore_plans(policy, uniform, keys, obs, time, running)
+
+            episodes = rollout_plans(env, plan, keys, self.observe)
+        else:
+
+            def act(key: Key, obs: Observation, time: Array) -> Action:
+                key_uniform, key_plan = jax.random.split(key)
+                return _choose(
+                    uniform,
+                    lambda: jax.random.randint(key_uniform, (), 0, self.actions),
+                    lambda: self._action(policy, key_plan, obs, time, "explore"),
+                )
+
+            episodes = jax.vmap(lambda key: rollout(env, act, key, self.observe))(keys)
+        return self._absorb(policy, replay, episodes)
+
+    def _absorb(self, policy: Policy, replay: Replay, episodes: Trajectory) -> tuple[Replay, Episodes]:
+        """The episodes into the buffer, and what is reported about them."""
         config = self.config
 
         def disagreement(obs: Observation, action: Action, time: Array) -> Float[Array, ""]:
-            predicted = predict(policy.models.members, obs, action, time)
+            predicted = predict(policy.models.members, policy.scale(obs), action, time)
             return max_disagreement(predicted, config.distance, config.reward_scale)
 
         each_step = jax.vmap(disagreement)
         steps = jnp.arange(self.horizon)
-        along = jax.vmap(each_step, in_axes=(0, 0, None))(episodes.obs, episodes.action, steps)
-        return Episodes(
+        along = jax.lax.map(lambda episode: each_step(episode.obs, episode.action, steps), episodes)
+        described = Episodes(
             jax.vmap(episode_return)(episodes),
             jnp.sum(episodes.valid, axis=1),
             jnp.sum(jnp.where(episodes.valid, along, 0.0), axis=1),
+            jnp.any(episodes.valid & episodes.terminated, axis=1),
+            episodes.obs[:, 0],
         )
+        return replay.append(episodes), described
 
     def _update_models(
         self, models: ModelSet, replay: Replay, key: Key, t: Array
     ) -> tuple[ModelSet, Float[Array, ""]]:
         """Line 8."""
-        return update_model_set(models, replay, key_for(key, "fit models", t), self.config.fit(self.bits))
+        return update_model_set(models, replay, key_for(key, "fit models", t), self.config.fit(self.entries))
 
     def _exploit(self, models: ModelSet, replay: Replay, key: Key) -> Policy:
         """Lines 10 to 12: a fresh value for the real reward."""
-        return self._train_exploit(self.untrained(models, key), replay, key, 0, self.config.exploit_updates)
+        untrained = self.untrained(models, replay.scale, key)
+        return self._train_exploit(untrained, replay, key, 0, self.config.exploit_updates)
 
-    def untrained(self, models: ModelSet, key: Key) -> Policy:
+    def untrained(self, models: ModelSet, scale: Scale, key: Key) -> Policy:
         """The exploit policy before any training."""
         heads = self.config.dqn_heads if self.config.exploit == "dqn" else self.config.value_heads
-        settings = self.config.dqn(1).q if self.config.exploit == "dqn" else self.config.value(1).q
-        return Policy(models, make_q_state(self._network(heads, key_for(key, "exploit network")), settings))
+        settings = self.config.dqn(1).q if self.config.exploit == "dqn" else self.config.exploit_value(1).q
+        network = self._network(heads, key_for(key, "exploit network"))
+        return Policy(models, make_q_state(network, settings), scale)
 
     def _refine(self, policy: Policy, replay: Replay, key: Key, t: Array) -> Policy:
         return self._train_exploit(policy, replay, key, t + 1, self.config.round_updates)
@@ -183,48 +336,59 @@ class Lanes:
         self, policy: Policy, replay: Replay, key: Key, t: int | Array, updates: int
     ) -> Policy:
         key = key_for(key, "exploit", t)
+        value, members = policy.value, policy.models.members
         if self.config.exploit == "dqn":
-            value, _ = fit_dqn(policy.value, replay, key, self.config.dqn(updates))
+            value, _ = fit_dqn(value, replay, key, self.config.dqn(updates))
         elif self.config.exploit == "value":
-            value, _ = fit_value(
-                policy.value,
-                policy.models.members,
-                replay,
-                key,
-                "exploit",
-                self.config.value(updates),
-                self.actions,
-            )
-        else:
-            value = policy.value
-        return Policy(policy.models, value)
-
-    def _exploit_action(self, policy: Policy, key: Key, obs: Observation, time: Array) -> Action:
-        if self.config.exploit == "mcts":
-            settings = self.config.mcts(self.horizon, self.actions, leaf="rollout")
-            return mcts.plan(policy.models.members, None, obs, time, key, "exploit", settings).action
-        return greedy(policy.value, obs, time)
+            settings = self.config.exploit_value(updates)
+            value, _ = fit_value(value, members, replay, key, "exploit", settings, self.actions)
+        return Policy(policy.models, value, replay.scale)
 
     def _exploit_episodes(
         self, env: AbstractEnvironment, policy: Policy, replay: Replay, key: Key, t: Array, count: int
     ) -> tuple[Replay, Episodes]:
-        """`count` greedy episodes, and the replay buffer with them added."""
         episodes = self._exploit_rollouts(env, policy, key_for(key, "exploit episodes", t), count)
-        return replay.append(episodes), self._describe(policy, episodes)
+        return self._absorb(policy, replay, episodes)
+
+    def _evaluate(self, env: AbstractEnvironment, policy: Policy, key: Key, count: int) -> Float[Array, " n"]:
+        return jax.vmap(episode_return)(self._exploit_rollouts(env, policy, key_for(key, "evaluate"), count))
 
     def _exploit_rollouts(self, env: AbstractEnvironment, policy: Policy, key: Key, count: int) -> Trajectory:
-        def act(key: Key, obs: Observation, time: Array) -> Action:
-            return self._exploit_action(policy, key, obs, time)
+        keys = jax.random.split(key, count)
+        if self._open_loop("exploit"):
 
-        return jax.vmap(lambda key: rollout(env, act, key))(jax.random.split(key, count))
+            def plan(keys: Key, obs: Observation, time: Array, running: Array) -> Plans:
+                return self._exploit_plans(policy, keys, obs, time, running)
+
+            return rollout_plans(env, plan, keys, self.observe)
+
+        def act(key: Key, obs: Observation, time: Array) -> Action:
+            return self._action(policy, key, obs, time, "exploit")
+
+        return jax.vmap(lambda key: rollout(env, act, key, self.observe))(keys)
+
+
+def encoding_of(env: Environment) -> Encoding:
+    return env.encoding if isinstance(env, HostEnvironments) else Encoding(env.observation_space)
+
+
+def _choose(condition: bool | Flag, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
+    """`lax.cond`, decided while compiling where that is possible: over lanes both branches would run."""
+    if isinstance(condition, bool):
+        return if_true() if condition else if_false()
+    return jax.lax.cond(condition, if_true, if_false)
+
+
+def _first_lane(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[0], tree)
 
 
 _IN_USE: WeakValueDictionary[tuple, Lanes] = WeakValueDictionary()
 
 
-def lanes_for(env: AbstractEnvironment, config: NeuralE3Config) -> Lanes:
+def lanes_for(env: Environment, config: NeuralE3Config) -> Lanes:
     """The `Lanes` of this configuration; those still in use are shared, so that nothing is compiled twice."""
-    key = (env.time_limit, env.num_actions, env.observation_space.shape, config)
+    key = (env.time_limit, env.num_actions, encoding_of(env).signature, config)
     lanes = _IN_USE.get(key)
     if lanes is None:
         lanes = _IN_USE[key] = Lanes(env, config)

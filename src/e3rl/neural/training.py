@@ -14,10 +14,11 @@ import optax
 
 from e3rl.e3 import Slots, explicit_explore_exploit, small_disagreement
 from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.vector import EpisodeBroken
 from e3rl.models.fit import ModelSet
 from e3rl.neural.checkpoint import load_tree
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.lanes import Episodes, Policy, lanes_for
+from e3rl.neural.lanes import Environment, Episodes, Policy, lanes_for
 from e3rl.neural.run_folder import RunFolder, checkpoint_together, complete_checkpoints
 from e3rl.neural.statistics import mean_interval
 from e3rl.replay import Replay
@@ -43,7 +44,7 @@ class Training:
 
     def __init__(
         self,
-        envs: Sequence[AbstractEnvironment],
+        envs: Sequence[Environment],
         config: NeuralE3Config,
         seeds: Sequence[int],
         folders: Sequence[RunFolder] = (),
@@ -57,7 +58,11 @@ class Training:
                 "epsilon and exploit_rounds end at each seed's own time: train the seeds one by one"
             )
         self.envs = envs
-        self.env = jax.tree.map(lambda *leaves: jnp.stack(leaves), *envs)
+        self.env: Any = envs[0]
+        if isinstance(self.env, AbstractEnvironment):
+            self.env = jax.tree.map(lambda *leaves: jnp.stack(leaves), *envs)
+        elif len(envs) > 1:
+            raise UserError("environments in Python are trained one seed at a time")
         self.config = config
         self.seeds = seeds
         self.keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
@@ -67,21 +72,20 @@ class Training:
         self.watch = watch
         self.checkpoint_epochs = checkpoint_epochs
         self.seconds = 0.0
-        self.episodes = 0
+        self.epoch = self.episodes = 0
         self.env_steps = np.zeros(len(seeds), int)
         self.v_explore = np.full(len(seeds), math.inf)
-        self.unsaved: tuple[int, Any, np.ndarray] | None = None
+        self.unsaved: tuple[int, int, Any, np.ndarray] | None = None
 
     def learn(self, resume: bool = False) -> tuple[Policy, Replay, list[dict[str, Any]]]:
         """Algorithm 1; returns the exploit policy, all experience, and a summary per seed (one lane each)."""
         self.clock = time.perf_counter()
         start = self._begin(resume)
         self.watch(Progress("compiling", self.episodes, self._explore_episodes, 0.0, 0.0, self.seconds))
-        models, self.value, replay = start or self.lanes.init(self.env, self.keys)
+        models, self.value, replay = start or self.lanes.init(self.keys)
         slots = Slots(self._plan, self._stop, self._collect, self._update, self._exploit)
-        epoch = self.episodes // self.config.episodes_per_epoch
         try:
-            return explicit_explore_exploit(models, replay, slots, epoch, self._after_epoch)
+            return explicit_explore_exploit(models, replay, slots, self.epoch, self._after_epoch)
         except (KeyboardInterrupt, UserError):
             self._save_pending()
             raise
@@ -98,13 +102,13 @@ class Training:
         if not any(found):
             return None
         complete_checkpoints(self.folders)
-        like = eqx.filter_eval_shape(self.lanes.fresh, self.envs[0], self.keys[0])
+        like = eqx.filter_eval_shape(self.lanes.fresh, self.keys[0])
         states, abouts = zip(*(load_tree(folder.state, like) for folder in self.folders), strict=True)
         if len({about["epoch"] for about in abouts}) > 1:
             raise UserError("the seeds of this run were saved at different epochs: resume them one by one")
         for folder, about in zip(self.folders, abouts, strict=True):
             folder.keep_rows(about["rows"])
-        self.episodes = abouts[0]["epoch"] * self.config.episodes_per_epoch
+        self.epoch, self.episodes = abouts[0]["epoch"], abouts[0]["rows"]
         self.env_steps = np.array([about["env_steps"] for about in abouts])
         self.seconds = abouts[0]["seconds"]
         self.clock -= self.seconds
@@ -127,7 +131,20 @@ class Training:
         return t >= self.lanes.epochs or agreed
 
     def _collect(self, policy: Policy, replay: Replay, t: int) -> Replay:
-        replay, self.collected = self.lanes.collect(self.env, policy, replay, self.keys, self._epoch(t))
+        try:
+            replay, self.collected = self.lanes.collect(self.env, policy, replay, self.keys, self._epoch(t))
+        except EpisodeBroken as error:
+            replay = self._keep_broken("explore", error, policy, replay)
+            self.unsaved = t, self.episodes, (policy.models, self.value, replay), self.env_steps
+            raise
+        return replay
+
+    def _keep_broken(self, phase: str, error: EpisodeBroken, policy: Policy, replay: Replay) -> Replay:
+        """What was seen before an environment failed goes into the record like everything else."""
+        if len(error.trajectory.valid):
+            episodes = self.lanes.one_lane(error.trajectory)
+            replay, collected = self.lanes.absorb(policy, replay, episodes)
+            self._record(phase, collected)
         return replay
 
     def _update(self, models: ModelSet, replay: Replay, t: int) -> ModelSet:
@@ -146,7 +163,7 @@ class Training:
 
     def _after_epoch(self, t: int, models: ModelSet, replay: Replay) -> None:
         self._record("explore", self.collected, self.loss)
-        self.unsaved = t + 1, (models, self.value, replay), self.env_steps
+        self.unsaved = t + 1, self.episodes, (models, self.value, replay), self.env_steps
         if (t + 1) % self.checkpoint_epochs == 0 or t + 1 == self.lanes.epochs:
             self._save_pending()
 
@@ -179,9 +196,9 @@ class Training:
         """A checkpoint of the last complete epoch, unless there is one already."""
         if self.unsaved is None:
             return
-        (epoch, state, env_steps), self.unsaved = self.unsaved, None
+        (epoch, rows, state, env_steps), self.unsaved = self.unsaved, None
         for folder in self.folders:
-            folder.rows = folder.rows[: epoch * self.config.episodes_per_epoch]
+            folder.rows = folder.rows[:rows]
         abouts = [{"epoch": epoch, "env_steps": int(steps), "seconds": self.seconds} for steps in env_steps]
         if self.folders:
             checkpoint_together(self.folders, self._by_lane(state), abouts)
@@ -200,9 +217,7 @@ class Training:
         policy, replay = self._keep_training(policy, replay)
         size = np.asarray(jax.vmap(optax.tree.norm)(policy.value.online))
         self._insist(np.isfinite(size), size, "exploit network", "", True)
-        count = self.config.evaluation_episodes
-        _, collected = self.lanes.exploit_episodes(self.env, policy, replay, self.keys, self._epoch(0), count)
-        self._record("exploit", collected)
+        _, collected = self._greedy_episodes(policy, replay, 0, self.config.evaluation_episodes)
         summaries = [
             self._summary(lane, explore_episodes, np.asarray(collected.returns)[lane])
             for lane in range(len(self.seeds))
@@ -212,14 +227,26 @@ class Training:
                 folder.finish(own, summary)
         return policy, replay, summaries
 
+    def _greedy_episodes(
+        self, policy: Policy, replay: Replay, round_: int, count: int
+    ) -> tuple[Replay, Episodes]:
+        try:
+            replay, collected = self.lanes.exploit_episodes(
+                self.env, policy, replay, self.keys, self._epoch(round_), count
+            )
+        except EpisodeBroken as error:
+            self._keep_broken("exploit", error, policy, replay)
+            for folder in self.folders:
+                folder.write_rows()
+            raise
+        self._record("exploit", collected)
+        return replay, collected
+
     def _keep_training(self, policy: Policy, replay: Replay) -> tuple[Policy, Replay]:
         """App. C.3: play and train on; on the first drop in mean return go back to the best weights and stop."""
         best, kept = -math.inf, policy
         for round_ in range(1, self.config.exploit_rounds + 1):
-            replay, collected = self.lanes.exploit_episodes(
-                self.env, policy, replay, self.keys, self._epoch(round_), self.config.round_episodes
-            )
-            self._record("exploit", collected)
+            replay, collected = self._greedy_episodes(policy, replay, round_, self.config.round_episodes)
             score = float(np.mean(np.asarray(collected.returns)))
             if score < best:
                 break

@@ -1,7 +1,7 @@
 """Monte-Carlo tree search over the ensemble for stochastic dynamics (appendix B.2.2), on top of mctx.
 
-A node is an [E, D, K] tensor of particles, ν'_{e,k} ~ M_e(ν_{e,k}, a): K samples of what each member predicts after the
-action sequence that leads to the node. The paper leaves several choices open; they are the options of `MctsSettings`.
+A node is an [E, *obs, K] tensor of particles, ν'_{e,k} ~ M_e(ν_{e,k}, a): K samples of what each member predicts after
+the action sequence that leads to the node. The paper leaves several choices open; they are the options of `MctsSettings`.
 """
 
 from typing import Literal, NamedTuple
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import mctx
 from jaxtyping import Array, Float, Int, Shaped
 
-from e3rl.models.base import Prediction
+from e3rl.models.base import Prediction, within_bounds
 from e3rl.models.ensemble import Ensemble
 from e3rl.models.qnetwork import QNetwork
 from e3rl.planners.utility import Distance, Mode, max_disagreement, mean_reward
@@ -41,10 +41,12 @@ class MctsSettings(NamedTuple):
     reward_scale: float
     horizon: int
     actions: int
+    binary: bool
+    """Observations of zeros and ones take a byte an entry in the tree."""
 
 
 class Node(NamedTuple):
-    particles: Int[Array, "E D K"]
+    particles: Shaped[Array, "E *obs K"]
     time: Int[Array, ""]
 
 
@@ -58,7 +60,7 @@ class Plan(NamedTuple):
 def plan(
     ensemble: Ensemble,
     value: QNetwork | None,
-    obs: Shaped[Array, " D"],
+    obs: Shaped[Array, "*obs"],
     time: Int[Array, ""],
     key: Key,
     mode: Mode,
@@ -67,7 +69,8 @@ def plan(
     """The first action of the plan found from `obs` at step `time`; call it again at every step."""
     key_noise, key_ties, key_search = jax.random.split(key, 3)
     members = jax.tree.leaves(ensemble)[0].shape[0]
-    shape = (obs.shape[0], settings.particles)
+    shape = (*ensemble.noise_shape, settings.particles)
+    storage = jnp.int8 if settings.binary else jnp.float32
     noise = uniform_noise(key_noise, (settings.horizon, *shape)) if settings.common_noise else None
     # Drawn once: a draw at every step down the tree would cost more than the rest of the bookkeeping.
     ties = jax.random.uniform(key_ties, (settings.playouts + 1, settings.actions))
@@ -81,12 +84,12 @@ def plan(
         else:
             uniform = jnp.broadcast_to(noise[node.time % settings.horizon], (members, *shape))
 
-        def each(member: Ensemble, state: Shaped[Array, "D K"], u: Float[Array, "D K"]) -> tuple:
-            predicted = member(state, action, node.time)
-            return member.draw(predicted, u), predicted
+        def each(member: Ensemble, state: Shaped[Array, "*obs K"], u: Float[Array, "..."]) -> tuple:
+            predicted = member.columns(state, action, node.time)
+            return within_bounds(member.draw_columns(predicted, u)), predicted
 
         drawn, predicted = eqx.filter_vmap(each)(ensemble, node.particles, uniform)
-        means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=-1), predicted)
+        means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=-1), predicted._replace(detail=()))
         empirical = Prediction(
             jnp.mean(drawn, axis=-1) if settings.from_samples else means.obs, means.reward, means.termination
         )
@@ -95,14 +98,14 @@ def plan(
         else:
             reward = mean_reward(empirical)
         goes_on = jnp.where(node.time + 1 < settings.horizon, 1.0 - jnp.mean(means.termination), 0.0)
-        return Node(drawn.astype(jnp.int8), node.time + 1), reward, goes_on
+        return Node(drawn.astype(storage), node.time + 1), reward, goes_on
 
     def leaf_value(node: Node, key: Key) -> Float[Array, ""]:
         if settings.leaf == "zero":
             return jnp.array(0.0)
         if settings.leaf == "value":
             assert value is not None, "leaf='value' needs a fitted value network"
-            q = jax.vmap(value, in_axes=(0, None))(node.particles, node.time)
+            q = jax.vmap(value.columns, in_axes=(0, None))(node.particles, node.time)
             return jnp.max(jnp.mean(q, axis=(0, 2)))
 
         def step(i: Int[Array, ""], carry: tuple) -> tuple:
@@ -137,7 +140,8 @@ def plan(
         return jnp.argmax(jnp.where(score == jnp.max(score), ties[node], -1.0)).astype(jnp.int32)
 
     no_prior = jnp.zeros((1, settings.actions))
-    particles = jnp.broadcast_to(obs.astype(jnp.int8)[:, None], (1, members, *shape))
+    whole = (1, members, *obs.shape, settings.particles)
+    particles = jnp.broadcast_to(obs.astype(storage)[..., None], whole)
     root = Node(particles, time[None].astype(jnp.int32))
     with jax.numpy_dtype_promotion("standard"):  # mctx mixes integers and floats
         tree = mctx.search(

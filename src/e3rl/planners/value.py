@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
-from e3rl.models.base import Prediction
+from e3rl.models.base import Prediction, within_bounds
 from e3rl.models.ensemble import Ensemble, predict
 from e3rl.models.qnetwork import QSettings, QState, update_q
 from e3rl.planners.utility import Distance, Mode, max_disagreement, mean_reward
@@ -51,14 +51,14 @@ def fit_value(
     everything = jnp.arange(actions, dtype=jnp.int32)
 
     def backup(
-        target: QState, obs: Shaped[Array, " D"], time: Int[Array, ""], action: Int[Array, ""], key: Key
+        target: QState, obs: Shaped[Array, "*obs"], time: Int[Array, ""], action: Int[Array, ""], key: Key
     ) -> Float[Array, ""]:
         """u(s, a) + γ (1 − end) max_a' Q(s', a'), with s' drawn from a random member."""
         key_member, key_noise = jax.random.split(key)
         predicted = predict(ensemble, obs, action, time)
         chosen = jax.random.randint(key_member, (), 0, members)
         own = jax.tree.map(lambda leaf: leaf[chosen], predicted)
-        next_obs = ensemble.draw(own, jax.random.uniform(key_noise, own.obs.shape))
+        next_obs = within_bounds(ensemble.draw(own, jax.random.uniform(key_noise, ensemble.noise_shape)))
         alive = 1.0 - own.termination
         return utility(predicted, mode, settings) + settings.discount * alive * jnp.max(
             target.target(next_obs, time + 1)
@@ -78,11 +78,11 @@ def fit_value(
     return value, jnp.mean(losses[-20:])
 
 
-def greedy(value: QState, obs: Shaped[Array, " D"], time: Int[Array, ""]) -> Action:
+def greedy(value: QState, obs: Shaped[Array, "*obs"], time: Int[Array, ""]) -> Action:
     return jnp.argmax(value.online(obs, time)).astype(jnp.int32)
 
 
 def start_value(value: QState, replay: Replay) -> Float[Array, ""]:
     """The planned policy's value at the start of the newest episode: the estimate of v_explore for line 6."""
-    best = jnp.max(value.online(replay.rows.obs[replay.recent], jnp.array(0, jnp.int32)))
+    best = jnp.max(value.online(replay.take(replay.recent).obs, jnp.array(0, jnp.int32)))
     return jnp.where(replay.size > 0, best, jnp.inf)

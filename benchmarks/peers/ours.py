@@ -1,0 +1,40 @@
+"""One run of e3rl's baseline, timed."""
+
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from settings import EVALUATION_EPISODES, TASKS, config_of
+
+from e3rl.baselines.compiled import CompiledProgram
+from e3rl.envs.adapter import make
+
+
+def run(algo: str, task: str, seed: int, steps: int | None) -> dict[str, Any]:
+    config = config_of(algo, task, steps)
+    options = TASKS[task].options | ({"seed": seed} if task.startswith("lock") else {})
+    algorithm = config.baseline()
+    begun = time.perf_counter()
+    program = CompiledProgram(algorithm, [make(TASKS[task].ours, **options)], [seed], config.clock)
+    program.advance(program.begin(), 0)  # compiles and takes no step
+    carry = program.begin()
+    compiled = time.perf_counter()
+    round_steps = algorithm.steps * algorithm.copies
+    rounds = max(1, config.total_steps // round_steps)
+    returns = []
+    for done in range(0, rounds, program.size):
+        carry, ended, _ = program.advance(carry, min(program.size, rounds - done))
+        returns.append(np.asarray(ended.returns)[np.asarray(ended.ended)])
+    finished = time.perf_counter()
+    policy = jax.vmap(algorithm.policy)(carry.state)
+    greedy, _ = program.evaluate(policy, EVALUATION_EPISODES)
+    trained = np.concatenate(returns)
+    return {
+        "env_steps": rounds * round_steps,
+        "episodes": len(trained),
+        "return_mean": float(greedy.mean()),
+        "last_training_returns_mean": float(trained[-100:].mean()) if len(trained) else None,
+        "seconds": finished - begun,
+        "steps_per_second": rounds * round_steps / (finished - compiled),
+    }

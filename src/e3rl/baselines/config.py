@@ -1,0 +1,204 @@
+"""Settings of the baselines: what all of them share, and the DQN's by name."""
+
+import dataclasses
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from e3rl.baselines.base import AbstractBaseline
+from e3rl.baselines.dqn import DoubleDQN
+from e3rl.models.qnetwork import QSettings
+from e3rl.types import UserError
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
+
+
+@dataclass(frozen=True)
+class BaselineConfig:
+    """What the frame needs to know about any baseline. Each algorithm's own settings extend it."""
+
+    total_steps: int = 100_000
+    """Environment steps of training, those of all parallel environments together."""
+    clock: bool = False
+    """Observations come with a one-hot of the time step, as the lock's need that do not show the level."""
+    evaluation_episodes: int = 100
+    """Greedy episodes at the end."""
+
+    @abstractmethod
+    def baseline(self) -> AbstractBaseline:
+        """The algorithm with these settings."""
+
+
+Config = TypeVar("Config", bound=BaselineConfig)
+
+
+def _fits(value: object, kind: type) -> bool:
+    """A whole number is a number too; true and false are none."""
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
+def check(
+    config: BaselineConfig,
+    positive: Iterable[str] = (),
+    above_zero: Iterable[str] = (),
+    at_most_one: Iterable[str] = (),
+) -> None:
+    """Every field of its default's type, finite and not negative; the named ones within their bounds."""
+    for field in dataclasses.fields(config):
+        name = field.name
+        kind: type = type(field.default)
+        value: Any = getattr(config, name)
+        if not _fits(value, kind):
+            raise UserError(f"{name} must be {_KINDS[kind]}, got {value!r}")
+        if kind is float and not math.isfinite(value):
+            raise UserError(f"{name} must be a finite number, got {value}")
+        if name in {"total_steps", "evaluation_episodes", *positive} and value < 1:
+            raise UserError(f"{name} must be at least 1, got {value}")
+        if name in above_zero and value <= 0:
+            raise UserError(f"{name} must be above 0, got {value}")
+        if name in at_most_one and value > 1:
+            raise UserError(f"{name} must be at most 1, got {value}")
+        if isinstance(value, int | float) and value < 0:
+            raise UserError(f"{name} must not be negative, got {value}")
+
+
+def configured(configs: Mapping[str, Config], name: str, changes: Mapping[str, str]) -> Config:
+    """The settings called `name` among `configs`, with `key=value` changes given as text."""
+    if name not in configs:
+        raise UserError(f"unknown config {name!r}; known: {', '.join(configs)}")
+    base = configs[name]
+    kinds = {field.name: type(getattr(base, field.name)) for field in dataclasses.fields(base)}
+    parsed: dict[str, Any] = {}
+    for key, text in changes.items():
+        if key not in kinds:
+            close = get_close_matches(key, kinds, n=1)
+            raise UserError(f"unknown setting {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+        parsed[key] = _parse(key, text, kinds[key])
+    return dataclasses.replace(base, **parsed)
+
+
+def _parse(key: str, text: str, kind: type) -> Any:
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise UserError(f"{key} must be {_KINDS[kind]}, got {text!r}")
+        return text.lower() == "true"
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise UserError(f"{key} must be {_KINDS[kind]}, got {text!r}") from error
+
+
+@dataclass(frozen=True)
+class DQNConfig(BaselineConfig):
+    """Double DQN with prioritised replay (sections 5.1 to 5.3). What a table of appendix C has, the field says."""
+
+    copies: int = 4
+    """Environments in parallel."""
+    steps: int = 4
+    """Steps of each environment between two rounds of updates."""
+    updates: int = 8
+    """Gradient steps per round."""
+    hidden: int = 128
+    """Width of the two hidden layers ("Hidden Layer Size" in the DQN tables of C.1, C.2, C.3)."""
+    maps: int = 8
+    """Feature maps of the one convolution that images pass first (C.2: "Feature Maps", "Convolutional Layers")."""
+    learning_rate: float = 2e-3
+    """Adam's step ("Learning Rate" in the tables)."""
+    anneal: bool = True
+    """Let the learning rate fall to a tenth, in a straight line over the training."""
+    gradient_clip: float = 10.0
+    """Largest global norm of a gradient."""
+    huber: float = 20.0
+    """Errors beyond this count linearly instead of squared: small beside the values, rare ends hardly count."""
+    discount: float = 0.99
+    """γ ("Discount Factor" in the tables)."""
+    batch: int = 64
+    """Transitions per gradient step."""
+    capacity: int = 100_000
+    """Transitions the buffer holds before the oldest are overwritten."""
+    learning_starts: int = 1_000
+    """Transitions before the first gradient step."""
+    target_period: int = 128
+    """Gradient steps between copies of the online network to the target network; ignored with a `target_rate`."""
+    target_rate: float = 0.0
+    """Polyak step of the target network towards the online one, after every gradient step; 0 for copies."""
+    exploration_fraction: float = 0.1
+    """Share of the training over which ε falls from 1 to its final value (C.1: "Exploration Fraction")."""
+    final_epsilon: float = 0.02
+    """ε from then on."""
+    alpha: float = 0.6
+    """Exponent of the priorities; 0 draws uniformly ("Prioritized Replay" in the tables: true)."""
+    beta: float = 0.4
+    """Exponent of the importance weights at the start; it rises to 1 by the end of training."""
+
+    def __post_init__(self) -> None:
+        check(
+            self,
+            positive=(
+                "copies", "steps", "updates", "hidden", "maps", "batch", "capacity", "learning_starts",
+                "target_period",
+            ),
+            above_zero=("learning_rate", "gradient_clip", "huber", "exploration_fraction"),
+            at_most_one=("discount", "exploration_fraction", "final_epsilon", "alpha", "beta", "target_rate"),
+        )  # fmt: skip
+        if self.capacity < max(self.learning_starts, self.copies * self.steps):
+            raise UserError(
+                f"capacity must hold learning_starts and a round of copies × steps, got {self.capacity}"
+            )
+
+    def baseline(self) -> DoubleDQN:
+        updates = max(1, self.total_steps // (self.copies * self.steps)) * self.updates
+        return DoubleDQN(
+            self.steps, self.copies, self.updates, self.hidden, self.maps, self.batch, self.capacity,
+            self.learning_starts, self.discount, self.alpha, self.beta, self.final_epsilon,
+            self.exploration_fraction, self.total_steps,
+            QSettings(
+                self.learning_rate, self.gradient_clip, self.target_rate, self.target_period, self.huber,
+                decay=updates if self.anneal else 0,
+            ),
+        )  # fmt: skip
+
+
+def _paper(**table: Any) -> DQNConfig:
+    """A table of appendix C; what it leaves out are the defaults of OpenAI Baselines, which the paper used: a gradient
+    step of 32 transitions at every step of one environment, a target network copied every 500."""
+    unsaid: dict[str, Any] = {
+        "copies": 1, "steps": 1, "updates": 1, "batch": 32, "capacity": 50_000, "learning_starts": 1_000,
+        "target_period": 500, "exploration_fraction": 0.1, "final_epsilon": 0.02, "anneal": False, "huber": 1.0,
+    }  # fmt: skip
+    return DQNConfig(**{**unsaid, **table})
+
+
+LOCK_EPISODES = 50_000
+"""Of training on the lock: the paper does not say how many its fraction of exploration refers to."""
+
+
+def _paper_lock(horizon: int, antishaped: bool) -> DQNConfig:
+    """App. C.1, with the level as an input as in the paper's code."""
+    return _paper(
+        total_steps=LOCK_EPISODES * horizon,
+        clock=True,
+        learning_rate=1e-2,
+        hidden=64,
+        discount=0.99,
+        exploration_fraction=0.01 if antishaped else 0.001,
+    )
+
+
+HORIZONS = (5, 10, 15, 20)
+
+DQN_CONFIGS: dict[str, DQNConfig] = {
+    "e3rl-dqn": DQNConfig(),
+    **{f"paper-lock-dqn-h{horizon}": _paper_lock(horizon, antishaped=False) for horizon in HORIZONS},
+    **{
+        f"paper-lock-antishaped-dqn-h{horizon}": _paper_lock(horizon, antishaped=True) for horizon in HORIZONS
+    },
+    "paper-maze-dqn": _paper(
+        total_steps=500_000, learning_rate=1e-4, maps=8, hidden=64, discount=0.99, capacity=20_000
+    ),
+    "paper-control-dqn": _paper(total_steps=400_000, learning_rate=1e-3, hidden=64, discount=0.99),
+}
+"""Named settings: e3rl's own, and the paper's, which never change after publication."""

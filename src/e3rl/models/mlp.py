@@ -1,0 +1,185 @@
+"""Deterministic dynamics for vectors: the network of appendix C.3."""
+
+import math
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Shaped
+
+from e3rl.models.base import RARELY_ENDS, AbstractDynamics, Prediction
+from e3rl.replay import Transitions
+from e3rl.types import Key
+
+SLOPE = 0.2
+"""Of the LeakyReLU on its negative side, as in the paper's code."""
+CHANGE = 0.03
+"""The change of a scaled state that counts as one unit, in what the network puts out and in the loss. One step moves a
+scaled state by a few hundredths, a reward or an ending by about 1: in these units all three are of one size, and the
+prediction unrolled from fresh weights stays bounded."""
+
+
+class Outputs(NamedTuple):
+    """The next observation, the reward, the logit of termination."""
+
+    obs: Float[Array, "..."]
+    reward: Float[Array, "..."]
+    ending: Float[Array, "..."]
+
+    def prediction(self, detail: Any = ()) -> Prediction:
+        return Prediction(self.obs, self.reward, jax.nn.sigmoid(self.ending), detail)
+
+    def surprise(
+        self, row: Transitions, reward_weight: float = 1.0, termination_weight: float = 1.0
+    ) -> Array:
+        """Squared error of the reward and cross-entropy of the end of one transition."""
+        end = jax.nn.softplus(self.ending) - row.terminated.astype(self.ending.dtype) * self.ending
+        return reward_weight * (self.reward - row.reward) ** 2 + termination_weight * end
+
+
+def draw_weights(
+    shapes: dict[str, tuple[int, ...]], deviation: dict[str, float], key: Key
+) -> dict[str, Array]:
+    """Normal weights, all in one call because the random generator dominates the time this takes to compile."""
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    drawn = jax.random.normal(key, (sum(sizes),))
+    blocks = jnp.split(drawn, np.cumsum(sizes)[:-1].tolist())
+    return {
+        name: deviation[name] * block.reshape(shape)
+        for (name, shape), block in zip(shapes.items(), blocks, strict=True)
+    }
+
+
+class GatedNetwork(eqx.Module):
+    """Three linear layers with LeakyReLU between them; the action's embedding multiplies the first hidden layer."""
+
+    observe: Float[Array, "width D"]
+    bias: Float[Array, " width"]
+    gate: Float[Array, "A width"]
+    hidden: Float[Array, "width width"]
+    hidden_bias: Float[Array, " width"]
+    head: Float[Array, "outputs width"]
+    head_bias: Float[Array, " outputs"]
+
+    def __init__(self, inputs: int, actions: int, width: int, outputs: int, *, key: Key):
+        shapes = {
+            "observe": (width, inputs),
+            "bias": (width,),
+            "gate": (actions, width),
+            "hidden": (width, width),
+            "hidden_bias": (width,),
+            "head": (outputs, width),
+            "head_bias": (outputs,),
+        }
+        for name, weight in draw_weights(shapes, _deviations(inputs, width), key).items():
+            setattr(self, name, weight)
+
+    def __call__(
+        self,
+        inputs: Float[Array, "D *K"],
+        action: Int[Array, ""],
+        context: Float[Array, "n *K"] | None = None,
+    ) -> Float[Array, "outputs *K"]:
+        """One input, or K of them as columns; `context` is what further inputs add to the first layer."""
+        return self._upper(self._first(inputs, context) * _column(self.gate[action], inputs))
+
+    def every_action(self, inputs: Float[Array, " D"]) -> Float[Array, "outputs A"]:
+        return self._upper(self._first(inputs)[:, None] * self.gate.T)
+
+    def _first(
+        self, inputs: Float[Array, "D *K"], context: Float[Array, "n *K"] | None = None
+    ) -> Float[Array, "n *K"]:
+        x = self.observe @ inputs + _column(self.bias, inputs)
+        return jax.nn.leaky_relu(x if context is None else x + context, SLOPE)
+
+    def _upper(self, x: Float[Array, "n *K"]) -> Float[Array, "outputs *K"]:
+        x = jax.nn.leaky_relu(self.hidden @ x + _column(self.hidden_bias, x), SLOPE)
+        return self.head @ x + _column(self.head_bias, x)
+
+    def prior_deviation(self) -> "GatedNetwork":
+        width, inputs = self.observe.shape
+        filled = [jnp.full_like(getattr(self, name), sd) for name, sd in _deviations(inputs, width).items()]
+        return eqx.tree_at(lambda network: jax.tree.leaves(network), self, filled)
+
+
+def _column(vector: Float[Array, " n"], like: Float[Array, "D *K"]) -> Float[Array, "n *ones"]:
+    return vector.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def _deviations(inputs: int, width: int) -> dict[str, float]:
+    """Standard deviation of each block's initial weights: unit variance into every layer when inputs are uniform on an
+    interval of length 1, twice that after a rectifier. The order is that of the fields."""
+    rectified = (2 / (1 + SLOPE**2) / width) ** 0.5
+    return {
+        "observe": (inputs / 12) ** -0.5,
+        "bias": 1.0,
+        "gate": 1.0,
+        "hidden": rectified,
+        "hidden_bias": 0.1,
+        "head": rectified,
+        "head_bias": 0.1,
+    }
+
+
+class MlpDynamics(AbstractDynamics):
+    """Predicts the change of state, the reward and the logit of termination. States are taken for certain: the loss is
+    the squared error, and nothing is left to draw."""
+
+    network: GatedNetwork
+    noise_shape: tuple[int, ...] = eqx.field(static=True)
+    change: float = eqx.field(static=True)
+    reward_weight: float = eqx.field(static=True)
+    termination_weight: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        entries: int,
+        actions: int,
+        width: int = 64,
+        change: float = CHANGE,
+        reward_weight: float = 1.0,
+        termination_weight: float = 1.0,
+        *,
+        key: Key,
+    ):
+        self.network = GatedNetwork(entries, actions, width, entries + 2, key=key)
+        self.noise_shape = (0,)
+        self.change = change
+        self.reward_weight = reward_weight
+        self.termination_weight = termination_weight
+
+    def __call__(self, obs: Shaped[Array, " D"], action: Int[Array, ""], time: Int[Array, ""]) -> Prediction:
+        return self.columns(obs, action, time)
+
+    def columns(self, obs: Shaped[Array, "D *K"], action: Int[Array, ""], time: Int[Array, ""]) -> Prediction:
+        return self.outputs(obs, action).prediction()
+
+    def every_action(self, obs: Shaped[Array, " D"], time: Int[Array, ""], actions: int) -> Prediction:
+        predicted = self._split(obs[:, None], self.network.every_action(obs - 0.5)).prediction()
+        return predicted._replace(obs=predicted.obs.T)
+
+    def outputs(
+        self, obs: Float[Array, "D *K"], action: Int[Array, ""], context: Float[Array, "n *K"] | None = None
+    ) -> Outputs:
+        return self._split(obs, self.network(obs - 0.5, action, context))
+
+    def _split(self, obs: Float[Array, "D *ones"], out: Float[Array, "outputs *K"]) -> Outputs:
+        return Outputs(obs + self.change * out[:-2], out[-2], out[-1] + RARELY_ENDS)
+
+    def draw(self, prediction: Prediction, uniform: Float[Array, "0 *K"]) -> Float[Array, "D *K"]:
+        return prediction.obs
+
+    def draw_columns(self, prediction: Prediction, uniform: Float[Array, "0 *K"]) -> Float[Array, "D *K"]:
+        return prediction.obs
+
+    def loss(
+        self, obs: Float[Array, " D"], row: Transitions, key: Key
+    ) -> tuple[Float[Array, ""], Float[Array, " D"]]:
+        out = self.outputs(obs, row.action)
+        error = jnp.sum((out.obs - row.next_obs) ** 2) / self.change**2
+        return error + out.surprise(row, self.reward_weight, self.termination_weight), out.obs
+
+    def prior_deviation(self) -> "MlpDynamics":
+        return eqx.tree_at(lambda model: model.network, self, self.network.prior_deviation())

@@ -1,0 +1,79 @@
+"""A Neural-E³ run read back from its folder: models and experience as they were at its last checkpoint."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Int
+
+from e3rl.envs.adapter import make
+from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.vector import HostEnvironments
+from e3rl.models.ensemble import Ensemble
+from e3rl.neural.checkpoint import load_tree
+from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.lanes import Lanes, lanes_for
+from e3rl.neural.run_folder import RunFolder, read_json
+from e3rl.replay import Replay
+from e3rl.types import UserError
+
+ALGORITHMS = ("neural-e3", "ue2")
+
+
+class Recorded(NamedTuple):
+    env_id: str
+    env_options: dict[str, Any]
+    env: AbstractEnvironment | None
+    """None where the environment runs in Python."""
+    config: NeuralE3Config
+    lanes: Lanes
+    members: Ensemble
+    """The models after the last complete epoch."""
+    replay: Replay
+    """Everything seen while exploring."""
+
+    @property
+    def size(self) -> int:
+        return int(self.replay.size)
+
+    @property
+    def name(self) -> str:
+        """Such as "MountainCar", for ours and Gymnasium's alike."""
+        return self.env_id.removeprefix("e3rl/").partition("-")[0]
+
+    @property
+    def episode(self) -> Int[np.ndarray, " n"]:
+        """Which episode each filled row belongs to, from 0."""
+        return np.cumsum(np.asarray(self.replay.rows.time)[: self.size] == 0) - 1
+
+    @property
+    def start(self) -> int:
+        """The row of the last epoch's first observation, from which pictures of planning plan."""
+        return min(int(self.replay.recent), self.size - 1)
+
+
+def read_run(path: Path) -> Recorded | None:
+    """The run in `path`; None where there is nothing to draw from: another algorithm, no checkpoint yet, or an
+    environment that cannot be made again. What is damaged raises a `UserError`."""
+    about, folder = read_json(path / "config.json"), RunFolder(path)
+    if about.get("algo") not in ALGORITHMS or not about.get("env") or not folder.state.is_file():
+        return None
+    try:
+        config = NeuralE3Config(**about["config"])
+        options = about["env_options"]
+        made = make(about["env"], **options)
+    except (KeyError, TypeError, UserError):
+        return None
+    env = made if isinstance(made, AbstractEnvironment) else HostEnvironments(made)
+    try:
+        lanes = lanes_for(env, config)
+    finally:
+        if isinstance(env, HostEnvironments):
+            env.close()
+    like = eqx.filter_eval_shape(lanes.fresh, jax.random.key(0))
+    (models, _, replay), _ = load_tree(folder.state, like)
+    functional = env if isinstance(env, AbstractEnvironment) else None
+    run = Recorded(about["env"], options, functional, config, lanes, models.members, replay)
+    return run if run.size else None

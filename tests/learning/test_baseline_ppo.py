@@ -1,0 +1,48 @@
+"""PPO and PPO+RND learn: whole runs with the settings people use, on seeds that tuned nothing."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from e3rl.baselines.compiled import CompiledProgram
+from e3rl.baselines.ppo_config import PPO_CONFIGS, PPOConfig
+from e3rl.baselines.training import Training
+from e3rl.envs.cart_pole import CartPole
+from e3rl.envs.lock import CombinationLock
+
+pytestmark = pytest.mark.slow
+
+LOCK_EPISODES = 3_000
+
+
+def test_ppo_balances_the_pole_within_200_000_steps():
+    """At the end of training: at least 475 on four of five seeds."""
+    config = PPOConfig(total_steps=200_000)
+    means = []
+    for seed in range(5):
+        program = CompiledProgram(config.baseline(), [CartPole()], [seed], config.clock)
+        _, (summary,) = Training(program, config, [seed]).learn()
+        means.append(summary["exploit_return_mean"])
+    assert sum(mean >= 475.0 for mean in means) >= 4
+
+
+def last_returns(name, seed):
+    """The mean of the last hundred training episodes on the lock of ten levels, as a share of the best."""
+    env = CombinationLock(10, seed=seed)
+    config = dataclasses.replace(PPO_CONFIGS[name], total_steps=LOCK_EPISODES * 10)
+    algorithm = config.baseline()
+    program = CompiledProgram(algorithm, [env], [seed], config.clock)
+    carry, returns = program.begin(), []
+    rounds = config.total_steps // (algorithm.steps * algorithm.copies)
+    for done in range(0, rounds, program.size):
+        carry, ended, _ = program.advance(carry, min(program.size, rounds - done))
+        returns.append(ended.returns[ended.ended])
+    return float(np.concatenate(returns)[-100:].mean()) / env.optimal_return
+
+
+def test_random_network_distillation_opens_a_lock_that_ppo_does_not():
+    with_bonus = [last_returns("e3rl-lock-ppo-rnd", seed) for seed in range(5)]
+    without = [last_returns("e3rl-lock-ppo", seed) for seed in range(5)]
+    assert sum(share >= 0.5 for share in with_bonus) >= 4
+    assert max(without) < 0.2

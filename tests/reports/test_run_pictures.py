@@ -1,0 +1,261 @@
+"""The pictures beside a run's learning curve: what is in them against plain counting, and which runs get which."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from matplotlib import image
+from matplotlib.colors import LogNorm
+
+from e3rl.envs.acrobot import Acrobot
+from e3rl.envs.base import rollout, uniform_policy
+from e3rl.envs.vector import HostEnvironments
+from e3rl.models.ensemble import predict
+from e3rl.neural.agent import NeuralE3, describe
+from e3rl.neural.choosing import prepare
+from e3rl.neural.config import CONFIGS
+from e3rl.neural.lanes import lanes_for
+from e3rl.neural.run_folder import RunFolder, checkpoint_together
+from e3rl.planners import graph_search
+from e3rl.planners.utility import max_disagreement, max_squared_distance
+from e3rl.reports import control, prediction_strip, search_graph
+from e3rl.reports.recorded import read_run
+from e3rl.reports.run_pictures import draw_extra
+from e3rl.types import Trajectory, UserError
+
+SMALL = {
+    "explore_episodes": 4, "episodes_per_epoch": 2, "ensemble_size": 3, "hidden": 4, "model_updates": 2, "model_batch": 2,
+    "exploit_updates": 2, "value_batch": 2, "evaluation_episodes": 1, "nodes": 50, "unroll": 1,
+}  # fmt: skip
+CONTROL = dataclasses.replace(CONFIGS["e3rl-control"], **SMALL)
+IMAGE = dataclasses.replace(CONFIGS["e3rl-image"], **SMALL)
+CAR, MAZE = ("e3rl/MountainCar-v0", {"time_limit": 12}), ("e3rl/Maze-v0", {"size": 5, "time_limit": 12})
+
+
+@pytest.fixture(scope="module")
+def car(tmp_path_factory):
+    path = tmp_path_factory.mktemp("car")
+    NeuralE3(CAR[0], CONTROL, env_options=CAR[1]).learn(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def maze(tmp_path_factory):
+    path = tmp_path_factory.mktemp("maze")
+    NeuralE3(MAZE[0], IMAGE, env_options=MAZE[1]).learn(path)
+    return path
+
+
+def untrained(path, env_id, options, config=None):
+    """A run interrupted after one epoch, with models as drawn and random episodes, written as training writes it."""
+    env, config = prepare(env_id, options, config)
+    config = dataclasses.replace(config, **SMALL)
+    lanes = lanes_for(env, config)
+    models, value, replay = lanes.fresh(jax.random.key(1))
+    if isinstance(env, HostEnvironments):
+        env.close()
+        noise = np.random.default_rng(0)
+        obs = jnp.asarray(noise.uniform(size=(2, lanes.horizon, *lanes.encoding.shape)), lanes.storage)
+        zeros, flags = jnp.zeros((2, lanes.horizon)), jnp.zeros((2, lanes.horizon), bool)
+        episodes = Trajectory(obs, zeros.astype(jnp.int32), zeros, obs, flags, flags, ~flags)
+    else:
+        act = uniform_policy(env.num_actions)
+        episodes = jax.vmap(lambda key: rollout(env, act, key, lanes.observe))(
+            jax.random.split(jax.random.key(0))
+        )
+    folder = RunFolder(path)
+    folder.write_config(describe(env_id, options, 0, config))
+    state = models, value, replay.append(episodes)
+    checkpoint_together([folder], [state], [{"epoch": 1, "env_steps": 0, "seconds": 0.0}])
+    return path
+
+
+def names(paths):
+    return [path.name for path in paths]
+
+
+def colours(path):
+    picture = image.imread(path)
+    return len(np.unique(picture.reshape(-1, picture.shape[-1]), axis=0))
+
+
+def test_a_finished_run_and_an_interrupted_one(car, maze, tmp_path):
+    for path, expected in ((car, ["phase_plane.png", "search_graph.png"]),
+                           (maze, ["search_graph.png", "predictions.png"])):  # fmt: skip
+        drawn = draw_extra(path)
+        assert names(drawn) == expected
+        assert all(picture.parent == path and colours(picture) > 20 for picture in drawn)
+    shutil.copytree(car, tmp_path / "cut")
+    (tmp_path / "cut" / "summary.json").unlink()
+    (tmp_path / "cut" / "checkpoint" / "policy.safetensors").unlink()
+    assert len(draw_extra(tmp_path / "cut")) == 2
+
+
+def test_of_several_seeds_the_first_is_drawn(car, tmp_path):
+    shutil.copytree(car, tmp_path / "seed9")
+    (tmp_path / "seed10").mkdir()
+    (tmp_path / "seed10" / "config.json").write_text("not read")
+    assert draw_extra(tmp_path) == [tmp_path / "phase_plane.png", tmp_path / "search_graph.png"]
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options", "expected"),
+    [
+        ("MountainCar-v0", {"max_episode_steps": 12}, ["phase_plane.png", "search_graph.png"]),
+        ("e3rl/Acrobot-v1", {"time_limit": 12}, ["phase_plane.png", "search_graph.png"]),
+        (
+            "e3rl/MountainCar-v0",
+            CAR[1] | {"scale_observation": True},
+            ["phase_plane.png", "search_graph.png"],
+        ),
+        ("FrozenLake-v1", {"is_slippery": False}, []),
+        ("e3rl/CombinationLock-v0", {"horizon": 3, "seed": 0}, []),
+    ],
+)
+def test_what_is_drawn_follows_from_the_environment(tmp_path, env_id, options, expected):
+    config = CONTROL if "e3rl/" in env_id and "Lock" not in env_id else None
+    assert names(draw_extra(untrained(tmp_path, env_id, options, config))) == expected
+
+
+def test_runs_without_pictures(car, tmp_path):
+    assert draw_extra(tmp_path) == []
+    path = shutil.copytree(car, tmp_path / "run")
+    about = json.loads((path / "config.json").read_text())
+    for change in ({"algo": "dqn"}, {"env": None}, {"env": "NoSuch-v0"}, {"config": {"old": 1}}):
+        (path / "config.json").write_text(json.dumps(about | change))
+        assert draw_extra(path) == []
+    (path / "config.json").write_text(json.dumps(about))
+    (path / "checkpoint" / "state.safetensors").write_bytes(b"half")
+    with pytest.raises(UserError, match="is damaged"):
+        draw_extra(path)
+    (path / "checkpoint" / "state.safetensors").unlink()
+    assert draw_extra(path) == []
+
+
+def test_phase_plane_shows_every_visit_by_its_epoch(car):
+    run = read_run(car)
+    figure = control.phase_plane(run)
+    visits = figure.axes[0].collections[0]
+    np.testing.assert_array_equal(visits.get_offsets(), run.replay.rows.obs[:48])
+    np.testing.assert_array_equal(
+        visits.get_array(), np.repeat([1, 2], 24)
+    )  # 2 episodes of 12 steps an epoch
+    assert figure.axes[0].lines[0].get_xdata()[0] == 0.5
+
+
+def test_disagreement_field_against_single_predictions(car):
+    run = read_run(car)
+    field = control.disagreement_field(run)
+    line = np.linspace(0.0, 1.0, control.GRID)
+    for row, column in ((0, 0), (0, 79), (30, 50)):
+        point = jnp.array([line[column], line[row]], jnp.float32)
+        found = [
+            max_disagreement(predict(run.members, point, jnp.array(a), jnp.array(0)), "squared", 0.0)
+            for a in range(3)
+        ]
+        assert field[row, column] == pytest.approx(max(float(value) for value in found), rel=1e-4)
+
+
+def test_planes():
+    angles = np.random.default_rng(0).uniform(-3, 3, (5, 2))
+    (one, two), speed = angles.T, np.arange(5.0)
+    obs = np.stack([np.cos(one), np.sin(one), np.cos(two), np.sin(two), speed, -speed], axis=1)
+    np.testing.assert_allclose(control.PLANES["Acrobot"].project(obs)[:, 0], -np.cos(one) - np.cos(one + two))
+    np.testing.assert_array_equal(control.PLANES["Acrobot"].project(obs)[:, 1], speed)
+    assert Acrobot().observation_space.shape == obs.shape[1:]
+
+
+def test_other_vectors_show_the_entries_of_largest_spread(tmp_path):
+    run = read_run(untrained(tmp_path, *CAR, CONTROL))._replace(env_id="Other-v0")
+    plane = control.plane_of(run)
+    assert plane.labels == ("entry 0 of the observation", "entry 1 of the observation")
+    acrobot = read_run(untrained(tmp_path / "acrobot", "e3rl/Acrobot-v1", {"time_limit": 12}, CONTROL))
+    acrobot = acrobot._replace(env_id="Other-v0")
+    scaled = np.asarray(acrobot.replay.scale(acrobot.replay.rows.obs[: acrobot.size]))
+    widest = np.sort(np.argsort(-scaled.std(axis=0))[:2])
+    np.testing.assert_array_equal(control.plane_of(acrobot).project(scaled), scaled[:, widest])
+
+
+def test_colours_are_logarithmic_where_they_can_be():
+    assert isinstance(control.log_scale(np.array([1e-3, 1.0])), LogNorm)
+    for flat in ([0.0, 0.0], [2.0, 2.0], []):
+        assert not isinstance(control.log_scale(np.array(flat)), LogNorm)
+
+
+def test_the_call_drawn_is_the_planner_s(car):
+    run = read_run(car)
+    call = search_graph.planning_call(run, "explore")
+    start = run.replay.scale(run.replay.rows.obs[24])  # the second epoch's first
+    settings = run.config.graph(3)
+    plan = graph_search.plan(
+        run.members, start, jnp.array(0), jax.random.key(0), "explore", settings, longest=99
+    )
+    actions = call.graph.action[call.path[1:]]
+    np.testing.assert_array_equal(actions, plan.actions[: plan.length])
+    assert call.per_step[call.path[-1]] == pytest.approx(float(plan.value), rel=1e-5)
+    assert len(call.per_step) == 52
+    assert call.path[0] == 0
+
+
+def test_unrolled_members_go_on_from_their_own_predictions(maze):
+    run = read_run(maze)
+    rows = run.replay.take(jnp.arange(3))
+    found = prediction_strip.unroll(run.members, rows.obs[0], rows.action, rows.time)
+    for e in range(3):
+        member, state = jax.tree.map(lambda leaf, e=e: leaf[e], run.members), rows.obs[0]
+        for t in range(3):
+            predicted = member(state, rows.action[t], rows.time[t])
+            state = jnp.clip(predicted.obs, 0.0, 1.0)
+            np.testing.assert_allclose(found.frames[t, e], state, atol=1e-5)
+            np.testing.assert_allclose(found.reward[t, e], predicted.reward, atol=1e-5)
+    first = predict(run.members, rows.obs[0], rows.action[0], rows.time[0])
+    np.testing.assert_allclose(found.disagreement[0], max_squared_distance(first, 0.0), rtol=1e-4)
+
+
+def with_episodes(run, lengths, reached):
+    """The run as if its episodes had had these lengths."""
+    time = jnp.concatenate([jnp.arange(length) for length in lengths])
+    ends = np.cumsum(lengths) - 1
+    terminated = jnp.zeros(len(time), bool).at[ends].set(jnp.array(reached))
+    rows = run.replay.rows._replace(time=time, terminated=terminated)
+    return run._replace(replay=run.replay._replace(rows=rows, size=jnp.array(len(time))))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "reached", "chosen"),
+    [
+        (
+            [29, 29, 20, 33, 29],
+            [True, True, True, True, False],
+            (49 + 33, 82 + 29),
+        ),  # planned and reached: two
+        ([29, 29, 25, 33], [True] * 4, (87, 116)),  # as near: the longer, whose last 29 steps count
+        ([5, 30, 29], [False, True, False], (6, 35)),  # nobody planned an episode that reached the goal
+        ([5, 6, 7, 9], [False] * 4, (18, 27)),
+        ([4], [False], (0, 4)),
+    ],
+)
+def test_the_episode_of_the_strip(maze, lengths, reached, chosen):
+    rows = prediction_strip.chosen_rows(with_episodes(read_run(maze), lengths, reached))
+    assert (rows.start, rows.stop) == chosen
+
+
+def test_columns_of_the_strip():
+    assert prediction_strip.shown_steps(1) == [0, 1]
+    assert prediction_strip.shown_steps(6) == [0, 1, 2, 3, 4, 5, 6]
+    assert prediction_strip.shown_steps(29) == [0, 1, 6, 11, 16, 21, 25, 26, 27, 28, 29]
+
+
+def test_maze_colours_and_cells():
+    frame = np.zeros((5, 5, 3))
+    frame[0, :, 0] = frame[3, 1, 1] = frame[2, 4, 2] = 1.0
+    picture = np.rint(255 * prediction_strip.maze_picture(frame))
+    assert picture[0, 2].tolist() == [45, 48, 56]
+    assert picture[3, 1].tolist() == [52, 168, 83]
+    assert picture[2, 4].tolist() == [214, 69, 65]
+    assert picture[2, 2].tolist() == [250, 250, 248]
+    assert [int(place) for place in prediction_strip.agent_cell(frame)] == [3, 1]
