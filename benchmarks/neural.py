@@ -75,7 +75,7 @@ class Problem:
         key_models, key_value, key_play = jax.random.split(key, 3)
         members = make_ensemble(self._member, config.ensemble_size, key_models)
         heads = config.planner == "value" and config.value_heads
-        network = QNetwork(self.bits, env.num_actions, env.horizon, config.hidden, heads, key=key_value)
+        network = QNetwork((self.bits,), env.num_actions, env.horizon, config.hidden, heads, key=key_value)
         keys = jax.random.split(key_play, CONFIG["transitions"] // env.horizon)
         episodes = jax.vmap(lambda key: rollout(env, uniform_policy(env.num_actions), key))(keys)
         replay = Replay.empty(2 * CONFIG["transitions"], episodes.obs[0, 0]).append(episodes)
@@ -228,7 +228,7 @@ def epoch(
     config, env = problem.config, problem.env
     key_value, key_play, key_fit = jax.random.split(key, 3)
     if config.planner == "value":
-        settings = config.value(config.value_updates)
+        settings = config.explore_value()
         value, _ = fit_value(value, models.members, replay, key_value, "explore", settings, env.num_actions)
 
     def act(key: jax.Array, obs: jax.Array, time: jax.Array) -> jax.Array:

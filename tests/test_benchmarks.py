@@ -41,7 +41,7 @@ def members():
 
 
 def network(seed):
-    return QNetwork(D, A, H, WIDTH, heads=False, key=jax.random.key(seed))
+    return QNetwork((D,), A, H, WIDTH, heads=False, key=jax.random.key(seed))
 
 
 def transitions(*shape):
@@ -102,7 +102,7 @@ def test_double_dqn_target_and_loss_are_ours(eager):
 def settings(leaf, playouts):
     return mcts.MctsSettings(
         playouts=playouts, particles=K, exploration=1.0, leaf=leaf, choice="mean", common_noise=True,
-        from_samples=True, distance="mean", reward_scale=1.0, horizon=H, actions=A,
+        from_samples=True, distance="mean", reward_scale=1.0, horizon=H, actions=A, binary=True,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from e3rl.cli import environments, neural
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.registration import ENVIRONMENTS
 from e3rl.experiments import runner
-from e3rl.neural.config import configured
+from e3rl.neural.config import changed, named
 from e3rl.neural.lanes import lanes_for
 from e3rl.neural.run_folder import RunFolder, read_metrics
 from e3rl.reports import learning
@@ -191,7 +191,7 @@ def train(out, *more):
 @pytest.fixture(scope="module")
 def compiled():
     """Held here, the compiled functions serve every run of this module."""
-    settings = configured("e3rl", {key: str(value) for key, value in TINY.items()})
+    settings = changed(named("e3rl"), {key: str(value) for key, value in TINY.items()})
     return lanes_for(CombinationLock(3, noise_bits=1), settings)
 
 
@@ -334,7 +334,7 @@ def test_several_seeds(compiled, tmp_path, capsys):
     ("argv", "words"),
     [
         (["lock", "--set", "hiden=8"], "unknown setting 'hiden'; did you mean 'hidden'"),
-        (["lock", "--config", "papr"], "unknown config 'papr'; known: e3rl, .*paper-lock-h5"),
+        (["lock", "--config", "papr"], "unknown config 'papr'; known: auto, e3rl, .*paper-lock-h5"),
         (["lock", "--set", "particles=0"], "particles must be at least 1, got 0"),
         (["lock", "--set", "ensemble_size=0"], "ensemble_size must be at least 1, got 0"),
         (["lock", "--set", "value_target_rate=0"], "value_target_rate must be above 0"),

@@ -107,28 +107,35 @@ class Replay(NamedTuple):
         """`batch` rows, uniformly; or with probability `recent_share` from the last epoch and otherwise from the
         epochs before it (App. B.1), by rows rather than whole trajectories; or with probability `ending_share` one on
         which an episode terminated."""
-        return self.take(self._draw(key, batch, 1, recent_share, ending_share))
+        return self.take(self.draw(key, batch, 1, recent_share, ending_share))
 
     def sample_segments(
         self, key: Key, batch: int, length: int, recent_share: float = 0.0, ending_share: float = 0.0
     ) -> tuple[Transitions, Bool[Array, "{batch} {length}"]]:
         """`batch` segments of `length` consecutive rows, and which of their steps belong to the episode of the first:
         a segment that reaches its episode's end goes on with rows that do not count."""
-        start = self._draw(key, batch, length, recent_share, ending_share)
+        start = self.draw(key, batch, length, recent_share, ending_share)
         step = jnp.arange(length, dtype=jnp.int32)
         index = start[:, None] + step
         rows = self.take(jnp.minimum(index, self.size - 1))
         return rows, (index < self.size) & (rows.time == rows.time[:, :1] + step)
+
+    def starts(self, count: int) -> Shaped[Array, "{count} ..."]:
+        """The first observations of the first `count` episodes, over again where there were fewer."""
+        first = (self.rows.time == 0) & (jnp.arange(self.rows.time.shape[0]) < self.size)
+        found = jnp.nonzero(first, size=count, fill_value=0)[0]
+        episodes = jnp.maximum(jnp.minimum(jnp.sum(first), count), 1)
+        return self.take(found[jnp.arange(count) % episodes]).obs
 
     def take(self, index: Int[Array, "*B"]) -> Transitions:
         """The rows at `index`, observations scaled."""
         rows = jax.tree.map(lambda leaf: leaf[index], self.rows)
         return rows._replace(obs=self.scale(rows.obs), next_obs=self.scale(rows.next_obs))
 
-    def _draw(
-        self, key: Key, batch: int, length: int, recent_share: float, ending_share: float
+    def draw(
+        self, key: Key, batch: int, length: int = 1, recent_share: float = 0.0, ending_share: float = 0.0
     ) -> Int[Array, " {batch}"]:
-        """First rows of segments."""
+        """The indices of `batch` first rows of segments."""
         key_row, key_recent = jax.random.split(key)
         index = jax.random.randint(key_row, (batch,), 0, self.size)
         if recent_share > 0.0:

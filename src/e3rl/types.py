@@ -6,9 +6,12 @@ N nodes or transitions held, B a batch of independent items.
 
 from typing import NamedTuple, TypeAlias
 
+import jaxtyping
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 Key: TypeAlias = PRNGKeyArray
+Keys: TypeAlias = jaxtyping.Key[Array, " _"]
+"""One key per lane or episode."""
 Action: TypeAlias = Int[Array, ""]
 Reward: TypeAlias = Float[Array, ""]
 Flag: TypeAlias = Bool[Array, ""]

@@ -134,8 +134,8 @@ def test_hidden_layers_are_orthogonal():
 
 @pytest.mark.parametrize(
     ("config", "shape", "shared"),
-    [(TINY, (3,), False), (TINY_RND, (3,), True), (TINY_RND, (6, 5, 2), False)],
-    ids=["ppo", "ppo-rnd-shared", "ppo-rnd-image"],
+    [(TINY, (3,), True), (TINY_RND, (6, 5, 2), False)],
+    ids=["ppo-shared-vector", "ppo-rnd-image"],
 )
 def test_learning_moves_every_network_but_the_target(config, shape, shared):
     algorithm = PPO(dataclasses.replace(config, shared_trunk=shared))
@@ -155,17 +155,19 @@ def test_learning_moves_every_network_but_the_target(config, shape, shared):
     assert action.item() == int(jnp.argmax(after.learned.network(one)[0]))
 
 
-def test_an_entropy_bonus_keeps_the_policy_wide():
-    spread = {}
-    for weight in (0.0, 10.0):
-        algorithm = PPO(dataclasses.replace(TINY, entropy_coefficient=weight, epochs=20, learning_rate=1e-2))
-        state = algorithm.init(jax.random.key(0), (3,), 4)
-        rollout = rollout_of(algorithm, state, jax.random.key(1), (3,))
-        state, _ = eqx.filter_jit(algorithm.learn)(state, jax.random.key(2), rollout)
-        logits, _ = jax.vmap(state.learned.network)(rollout.obs.reshape(-1, 3))
-        spread[weight] = entropy(logits).item()
-    assert spread[0.0] < math.log(4) - 0.05
-    assert spread[10.0] == pytest.approx(math.log(4), abs=1e-2)
+def test_an_entropy_bonus_widens_a_narrow_policy():
+    """Where nothing pays and values start at zero, the entropy is all there is to gain."""
+    config = dataclasses.replace(TINY, entropy_coefficient=1.0, value_gain=0.0, learning_rate=1e-2)
+    algorithm = PPO(config)
+    state = algorithm.init(jax.random.key(0), (3,), 4)
+    where = lambda state: state.learned.network.policy.weights[-1]  # noqa: E731
+    state = eqx.tree_at(where, state, 1_000.0 * where(state))
+    rollout = rollout_of(algorithm, state, jax.random.key(1), (3,))._replace(reward=jnp.zeros((6, 4)))
+    after, _ = eqx.filter_jit(algorithm.learn)(state, jax.random.key(2), rollout)
+    obs = rollout.obs.reshape(-1, 3)
+    narrow, wide = (entropy(jax.vmap(one.learned.network)(obs)[0]).item() for one in (state, after))
+    assert narrow < 0.9 * math.log(4)
+    assert wide > narrow + 0.01
 
 
 def test_the_learning_rate_falls_to_zero_over_the_run():

@@ -6,8 +6,8 @@ import pytest
 
 from e3rl.envs.lock import CombinationLock
 from e3rl.experiments import runner
-from e3rl.experiments.runner import algorithm, environment, train
-from e3rl.neural.config import NeuralE3Config
+from e3rl.experiments.runner import environment, settings, train
+from e3rl.neural.config import CONFIGS, NeuralE3Config
 from e3rl.neural.lanes import lanes_for
 from e3rl.neural.run_folder import RunFolder, read_json, read_metrics
 from e3rl.types import UserError
@@ -58,8 +58,11 @@ def test_options_of_another_environment(name, option, message):
 
 
 def test_ue2_is_neural_e3_without_a_planner():
-    assert algorithm("ue2", TINY) == dataclasses.replace(TINY, planner="uniform")
-    assert algorithm("neural-e3", TINY) is TINY
+    changes = {"hidden": "8"}
+    chosen = settings(LOCK, OPTIONS, "neural-e3", "paper-lock-h5", changes)
+    assert chosen == dataclasses.replace(CONFIGS["paper-lock-h5"], hidden=8)
+    ue2 = settings(LOCK, OPTIONS, "ue2", "paper-lock-h5", changes)
+    assert ue2 == dataclasses.replace(chosen, planner="uniform")
 
 
 def test_every_seed_has_its_own_folder_and_its_own_lock(two):

@@ -17,7 +17,7 @@ step = eqx.filter_jit(update_q)
 def make(heads=True, seed=0):
     """A network with weights from numpy, which costs no compilation."""
     rng = np.random.default_rng(seed)
-    shapes = eqx.filter_eval_shape(QNetwork, INPUTS, ACTIONS, HORIZON, WIDTH, heads, key=jax.random.key(0))
+    shapes = eqx.filter_eval_shape(QNetwork, (INPUTS,), ACTIONS, HORIZON, WIDTH, heads, key=jax.random.key(0))
     return jax.tree.map(lambda leaf: jnp.array(rng.normal(0.0, 0.5, leaf.shape), jnp.float32), shapes)
 
 
@@ -50,7 +50,7 @@ def test_values_past_the_horizon_are_zero(heads, time):
 
 
 def test_seeds_start_from_different_networks():
-    build = jax.jit(lambda key: QNetwork(INPUTS, ACTIONS, HORIZON, WIDTH, True, key=key))
+    build = jax.jit(lambda key: QNetwork((INPUTS,), ACTIONS, HORIZON, WIDTH, True, key=key))
     first, second = build(jax.random.key(0)), build(jax.random.key(1))
     for name in ("observe", "clock", "hidden", "head"):
         assert not np.any(np.isclose(getattr(first, name), getattr(second, name)))

@@ -5,7 +5,7 @@ import dataclasses
 import jaxtyping
 import pytest
 
-from e3rl.neural.config import CONFIGS, NeuralE3Config, configured
+from e3rl.neural.config import CONFIGS, NeuralE3Config, changed, named
 from e3rl.types import UserError
 
 
@@ -36,30 +36,30 @@ def test_settings_reach_the_kernels():
     assert dataclasses.replace(config, mean_over_bits=True).fit(6).prior_weight == 0.5
     assert config.dqn(5).q.target_rate == 0.0
     assert config.dqn(5).q.target_period == 9
-    assert config.value(5).q.target_rate == 0.3
+    assert config.explore_value().q.target_rate == config.exploit_value(5).q.target_rate == 0.3
     assert config.mcts(3, 4, leaf="rollout").leaf == "rollout"
     assert config.mcts(3, 4).leaf == config.leaf
 
 
 def test_changes_as_text():
     changes = {"hidden": "8", "prior_weight": "1", "value_heads": "False", "planner": "uniform"}
-    config = configured("e3rl", changes)
+    config = changed(named("e3rl"), changes)
     assert config == NeuralE3Config(hidden=8, prior_weight=1.0, value_heads=False, planner="uniform")
     assert isinstance(config.prior_weight, float)
-    assert configured("paper-lock-h5", {}) is not None
+    assert changed(named("paper-lock-h5"), {}) == CONFIGS["paper-lock-h5"]
 
 
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("paper", {}, "unknown config 'paper'; known: e3rl, .*paper-lock-h20"),
+        ("paper", {}, "unknown config 'paper'; known: auto, e3rl, .*paper-lock-h20"),
         ("e3rl", {"hiden": "8"}, "unknown setting 'hiden'; did you mean 'hidden'?"),
         ("e3rl", {"qqq": "8"}, "unknown setting 'qqq'$"),
         ("e3rl", {"hidden": "8.5"}, "hidden must be a whole number, got '8.5'"),
         ("e3rl", {"epsilon": "small"}, "epsilon must be a number, got 'small'"),
         ("e3rl", {"value_heads": "1"}, "value_heads must be true or false, got '1'"),
-        ("e3rl", {"planner": "best"}, "planner must be one of value, mcts, uniform, got 'best'"),
+        ("e3rl", {"planner": "best"}, "planner must be one of value, graph, mcts, uniform, got 'best'"),
         ("e3rl", {"conditioning": "x"}, "conditioning must be one of input, gate, got 'x'"),
         ("e3rl", {"ucb": "nan"}, "ucb must be a finite number, got nan"),
         ("e3rl", {"ucb": "inf"}, "ucb must be a finite number, got inf"),
@@ -67,7 +67,7 @@ def test_changes_as_text():
 )
 def test_bad_text(name, changes, message):
     with pytest.raises(UserError, match=message):
-        configured(name, changes)
+        changed(named(name), changes)
 
 
 @pytest.mark.usefixtures("unchecked")

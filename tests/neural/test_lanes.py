@@ -41,7 +41,7 @@ def lane(tree, i):
 def start(lanes):
     """What `lanes.init` makes for two seeds, with weights from numpy: drawing them takes seconds to compile."""
     rng = np.random.default_rng(0)
-    models, value, replay = eqx.filter_eval_shape(lanes.fresh, make_env(0), jax.random.key(0))
+    models, value, _ = eqx.filter_eval_shape(lanes.fresh, jax.random.key(0))
 
     def fill(leaf):
         shape = (len(SEEDS), *leaf.shape)
@@ -50,13 +50,14 @@ def start(lanes):
         return jnp.zeros(shape, leaf.dtype)
 
     members, network = jax.tree.map(fill, models.members), jax.tree.map(fill, value.online)
-    blank = jax.tree.map(
-        lambda leaf: jnp.zeros((len(SEEDS), *leaf.shape), leaf.dtype), (models, value, replay)
+    optimiser, value = jax.tree.map(
+        lambda leaf: jnp.zeros((len(SEEDS), *leaf.shape), leaf.dtype), (models.optimiser, value)
     )
+    empty = Replay.empty(lanes.capacity, jnp.zeros(lanes.encoding.shape, lanes.storage))
     return (
-        ModelSet(members, members, blank[0].optimiser),
-        blank[1]._replace(online=network, target=network),
-        blank[2],
+        ModelSet(members, members, optimiser),
+        value._replace(online=network, target=network),
+        jax.tree.map(lambda leaf: jnp.stack([leaf] * len(SEEDS)), empty),
     )
 
 
@@ -157,7 +158,7 @@ def test_other_planners_explore(begin, planner):
     assert np.all(np.isfinite(episodes.disagreement))
     assert set(np.unique(np.asarray(replay.rows.action)[0, : 4 * HORIZON])) <= set(range(4))
     assert not lanes.needs_value
-    for a, b in zip(jax.tree.leaves(policy), jax.tree.leaves((models, value)), strict=True):
+    for a, b in zip(jax.tree.leaves(policy), jax.tree.leaves((models, value, replay.scale)), strict=True):
         np.testing.assert_array_equal(a, b)  # nothing was planned ahead
 
 

@@ -353,8 +353,8 @@ def test_every_way_to_explore_and_exploit_runs_to_the_end(tmp_path, changes):
     assert known == [config.planner == "mcts"] * (explored - 1)
 
 
-WEIGHTS = Policy(None, jnp.array([1]))
-NOTHING_SEEN = Replay(None, jnp.array(0), jnp.array(0))
+WEIGHTS = Policy(None, jnp.array([1]), None)
+NOTHING_SEEN = Replay.empty(1, jnp.zeros(1))
 
 
 def scripted(scores):
@@ -365,7 +365,9 @@ def scripted(scores):
         assert count == 3
         returns = scores[int(t[0]) - 1] + jnp.array([[-1.0, 0.0, 1.0]])
         empty = jnp.zeros((1, 3))
-        return replay._replace(size=replay.size + 1), Episodes(returns, empty.astype(jnp.int32), empty)
+        return replay._replace(size=replay.size + 1), Episodes(
+            returns, empty.astype(jnp.int32), empty, empty > 0, empty
+        )
 
     def refine(policy, replay, keys, t):
         trained.append(int(replay.size))

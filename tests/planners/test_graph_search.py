@@ -70,11 +70,12 @@ def predict(ensemble, states, action, time):
         weight, shift, paid = (np.asarray(leaf[e], float) for leaf in jax.tree.leaves(ensemble))
         inner = weight @ states[e] + shift[action] + 0.1 * time
         mean = states[e] + 0.3 * np.sin(inner)
-        rows.append((mean, 0.9 * mean, paid @ np.cos(inner), 1 / (1 + np.exp(4.0 - 4.0 * inner[0]))))
+        likeliest = np.clip(0.9 * mean, 0.0, 1.0)  # imagination stays within the bounds
+        rows.append((mean, likeliest, paid @ np.cos(inner), 1 / (1 + np.exp(4.0 - 4.0 * inner[0]))))
     return [np.array(column) for column in zip(*rows, strict=True)]
 
 
-def slow_search(ensemble, obs, mode, settings):
+def slow_search(ensemble, obs, mode, settings, deepest=math.inf):
     """Algorithm DeterministicPlanner with a list of dictionaries."""
     root = np.asarray(obs, float).reshape(-1)
     graph = [
@@ -111,7 +112,7 @@ def slow_search(ensemble, obs, mode, settings):
                 "states": list(states),
                 "mean": mean,
                 "utility": node["utility"] + gained,
-                "priority": -np.inf if np.mean(ends) > 0.5 else nearest,
+                "priority": -np.inf if np.mean(ends) > 0.5 or time + 1 >= TIME + deepest else nearest,
             }
             graph.append(new)
             leave |= 0.0 < settings.exit_utility < new["utility"] / len(new["path"])
@@ -314,7 +315,7 @@ def test_predictions_that_are_not_finite_are_neither_expanded_nor_chosen(mode, w
 
 
 def test_exit_utility_ends_the_search_with_the_first_good_expansion():
-    ensemble, obs = waves(VECTOR, 1), start_of(VECTOR)
+    ensemble, obs = waves(VECTOR, 3), start_of(VECTOR)
     whole = run(ensemble, obs)
     settings = SETTINGS._replace(exit_utility=float(whole.value) * 0.9)
     slow = slow_search(ensemble, obs, "explore", settings)
@@ -340,14 +341,17 @@ def test_top_share_returns_each_of_the_best_nodes_sooner_or_later():
     assert found.value == pytest.approx(per_step(chosen), abs=1e-4)
 
 
-def test_a_plan_is_cut_after_the_longest_that_can_be_executed():
-    ensemble, obs = waves(VECTOR, 4), start_of(VECTOR)
-    whole = run(ensemble, obs, "exploit")
-    assert whole.length > 2
-    cut = run(ensemble, obs, "exploit", longest=2)
-    assert cut.actions.tolist() == actions_of(whole)[:2]
-    assert cut.length == 2
-    assert cut.value == whole.value
+@pytest.mark.parametrize("left", [1, 2, 4])
+def test_nothing_is_planned_beyond_the_end_of_the_episode(left):
+    """`longest` is the episode's time limit: the root is at step TIME of it."""
+    ensemble, obs = waves(VECTOR, 1), start_of(VECTOR)
+    assert run(ensemble, obs, "exploit").graph.depth.max() > left
+    slow = slow_search(ensemble, obs, "exploit", SETTINGS, left)
+    found = run(ensemble, obs, "exploit", longest=TIME + left)
+    assert_same(found.graph, slow)
+    assert found.graph.depth[: found.graph.size].max() == left
+    assert actions_of(found) == max(slow[1:], key=per_step)["path"]
+    assert found.actions.shape == (TIME + left,)
 
 
 @pytest.mark.parametrize("shape", [VECTOR, IMAGE], ids=["vector", "image"])

@@ -24,6 +24,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "mcts_tree.json"
 SETTINGS = MctsSettings(
     playouts=40, particles=4, exploration=1.0, leaf="zero", choice="mean", common_noise=True,
     from_samples=True, distance="marginal", reward_scale=SCALE, horizon=HORIZON, actions=ACTIONS,
+    binary=True,
 )  # fmt: skip
 OWN_DICE = SETTINGS._replace(common_noise=False, choice="best")
 BELIEFS = OWN_DICE._replace(from_samples=False, choice="visits")
@@ -35,10 +36,9 @@ class TableDynamics(AbstractDynamics):
     obs: Float[Array, "H S A D"]
     reward: Float[Array, "H S A"]
     termination: Float[Array, "H S A"]
+    noise_shape: tuple[int, ...] = eqx.field(static=True, default=(BITS,))
 
     def __call__(self, obs, action, time):
-        if obs.ndim == 2:  # particles are columns
-            return jax.vmap(self, in_axes=(1, None, None), out_axes=Prediction(1, 0, 0))(obs, action, time)
         state = jnp.sum(obs.astype(jnp.int32) * 2 ** jnp.arange(BITS, dtype=jnp.int32))
         at = (time, state, action)
         return Prediction(self.obs[at], self.reward[at], self.termination[at])
@@ -46,7 +46,7 @@ class TableDynamics(AbstractDynamics):
     def draw(self, prediction, uniform):
         return (uniform < prediction.obs).astype(jnp.float32)
 
-    def loss(self, row):
+    def loss(self, obs, row, key):
         raise NotImplementedError
 
     def prior_deviation(self):
@@ -109,7 +109,7 @@ def certain():
 @pytest.fixture(scope="module")
 def network():
     rng = np.random.default_rng(1)
-    shapes = eqx.filter_eval_shape(QNetwork, BITS, ACTIONS, HORIZON, 4, True, key=jax.random.key(0))
+    shapes = eqx.filter_eval_shape(QNetwork, (BITS,), ACTIONS, HORIZON, 4, True, key=jax.random.key(0))
     return jax.tree.map(lambda leaf: jnp.array(rng.normal(0.0, 0.7, leaf.shape), jnp.float32), shapes)
 
 

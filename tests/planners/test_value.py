@@ -31,6 +31,7 @@ class TableDynamics(AbstractDynamics):
     obs: Float[Array, "H S A D"]
     reward: Float[Array, "H S A"]
     termination: Float[Array, "H S A"]
+    noise_shape: tuple[int, ...] = eqx.field(static=True, default=(BITS,))
 
     def __call__(self, obs, action, time):
         state = jnp.sum(obs.astype(jnp.int32) * 2 ** jnp.arange(BITS, dtype=jnp.int32))
@@ -40,7 +41,7 @@ class TableDynamics(AbstractDynamics):
     def draw(self, prediction, uniform):
         return (uniform < prediction.obs).astype(jnp.float32)
 
-    def loss(self, row):
+    def loss(self, obs, row, key):
         raise NotImplementedError
 
     def prior_deviation(self):
@@ -72,7 +73,7 @@ def everywhere():
     rows = Transitions(
         obs, nothing, jnp.array([t for t, _ in cases]), jnp.full(n, 99.0), 1 - obs, jnp.ones(n, bool)
     )
-    return Replay(rows, jnp.array(n, jnp.int32), jnp.array(0, jnp.int32))
+    return Replay.empty(n, obs[0])._replace(rows=rows, size=jnp.array(n, jnp.int32))
 
 
 def backward_induction(ensemble, mode):
@@ -103,7 +104,7 @@ def backward_induction(ensemble, mode):
 def fresh(settings=SETTINGS):
     """A value with weights from numpy, which costs no compilation."""
     rng = np.random.default_rng(0)
-    shapes = eqx.filter_eval_shape(QNetwork, BITS, ACTIONS, HORIZON, 32, True, key=jax.random.key(0))
+    shapes = eqx.filter_eval_shape(QNetwork, (BITS,), ACTIONS, HORIZON, 32, True, key=jax.random.key(0))
     network = jax.tree.map(lambda leaf: jnp.array(rng.normal(0.0, 0.25, leaf.shape), jnp.float32), shapes)
     return make_q_state(network, settings.q)
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,6 @@ from matplotlib import image
 from matplotlib.colors import LogNorm
 
 from e3rl.envs.acrobot import Acrobot
-from e3rl.envs.base import rollout, uniform_policy
 from e3rl.envs.vector import HostEnvironments
 from e3rl.models.ensemble import predict
 from e3rl.neural.agent import NeuralE3, describe
@@ -22,56 +22,52 @@ from e3rl.neural.lanes import lanes_for
 from e3rl.neural.run_folder import RunFolder, checkpoint_together
 from e3rl.planners import graph_search
 from e3rl.planners.utility import max_disagreement, max_squared_distance
+from e3rl.replay import Replay
 from e3rl.reports import control, prediction_strip, search_graph
 from e3rl.reports.recorded import read_run
 from e3rl.reports.run_pictures import draw_extra
 from e3rl.types import Trajectory, UserError
 
 SMALL = {
-    "explore_episodes": 4, "episodes_per_epoch": 2, "ensemble_size": 3, "hidden": 4, "model_updates": 2, "model_batch": 2,
-    "exploit_updates": 2, "value_batch": 2, "evaluation_episodes": 1, "nodes": 50, "unroll": 1,
+    "explore_episodes": 4, "episodes_per_epoch": 2, "ensemble_size": 3, "hidden": 4, "model_updates": 2,
+    "model_batch": 2, "exploit_updates": 2, "value_batch": 2, "evaluation_episodes": 1, "nodes": 50, "unroll": 1,
 }  # fmt: skip
 CONTROL = dataclasses.replace(CONFIGS["e3rl-control"], **SMALL)
 IMAGE = dataclasses.replace(CONFIGS["e3rl-image"], **SMALL)
 CAR, MAZE = ("e3rl/MountainCar-v0", {"time_limit": 12}), ("e3rl/Maze-v0", {"size": 5, "time_limit": 12})
+CAR_PICTURES = ["phase_plane.png", "search_graph.png"]
+MAZE_PICTURES = ["search_graph.png", "predictions.png"]
+
+
+def untrained(path, env_id, options, config=None):
+    """A run interrupted after two epochs, with models as drawn and made-up episodes, written as training writes it."""
+    env, config = prepare(env_id, options, config)
+    config = dataclasses.replace(config, **SMALL)
+    lanes = lanes_for(env, config)
+    if isinstance(env, HostEnvironments):
+        env.close()
+    models, value, replay = eqx.filter_jit(lanes.fresh)(jax.random.key(1))
+    shape = 2, lanes.horizon
+    obs = np.random.default_rng(0).uniform(size=(*shape, *lanes.encoding.shape)).astype(lanes.storage)
+    flags = np.zeros(shape, bool)
+    rows = obs, np.zeros(shape, np.int32), np.zeros(shape, np.float32), obs, flags, flags, ~flags
+    episodes = Trajectory(*map(jnp.asarray, rows))
+    folder = RunFolder(path)
+    folder.write_config(describe(env_id, options, 0, config))
+    append = eqx.filter_jit(Replay.append)
+    state = models, value, append(append(replay, episodes), episodes)
+    checkpoint_together([folder], [state], [{"epoch": 2, "env_steps": 0, "seconds": 0.0}])
+    return path
 
 
 @pytest.fixture(scope="module")
 def car(tmp_path_factory):
-    path = tmp_path_factory.mktemp("car")
-    NeuralE3(CAR[0], CONTROL, env_options=CAR[1]).learn(path)
-    return path
+    return untrained(tmp_path_factory.mktemp("car"), *CAR, CONTROL)
 
 
 @pytest.fixture(scope="module")
 def maze(tmp_path_factory):
-    path = tmp_path_factory.mktemp("maze")
-    NeuralE3(MAZE[0], IMAGE, env_options=MAZE[1]).learn(path)
-    return path
-
-
-def untrained(path, env_id, options, config=None):
-    """A run interrupted after one epoch, with models as drawn and random episodes, written as training writes it."""
-    env, config = prepare(env_id, options, config)
-    config = dataclasses.replace(config, **SMALL)
-    lanes = lanes_for(env, config)
-    models, value, replay = lanes.fresh(jax.random.key(1))
-    if isinstance(env, HostEnvironments):
-        env.close()
-        noise = np.random.default_rng(0)
-        obs = jnp.asarray(noise.uniform(size=(2, lanes.horizon, *lanes.encoding.shape)), lanes.storage)
-        zeros, flags = jnp.zeros((2, lanes.horizon)), jnp.zeros((2, lanes.horizon), bool)
-        episodes = Trajectory(obs, zeros.astype(jnp.int32), zeros, obs, flags, flags, ~flags)
-    else:
-        act = uniform_policy(env.num_actions)
-        episodes = jax.vmap(lambda key: rollout(env, act, key, lanes.observe))(
-            jax.random.split(jax.random.key(0))
-        )
-    folder = RunFolder(path)
-    folder.write_config(describe(env_id, options, 0, config))
-    state = models, value, replay.append(episodes)
-    checkpoint_together([folder], [state], [{"epoch": 1, "env_steps": 0, "seconds": 0.0}])
-    return path
+    return untrained(tmp_path_factory.mktemp("maze"), *MAZE, IMAGE)
 
 
 def names(paths):
@@ -83,16 +79,24 @@ def colours(path):
     return len(np.unique(picture.reshape(-1, picture.shape[-1]), axis=0))
 
 
-def test_a_finished_run_and_an_interrupted_one(car, maze, tmp_path):
-    for path, expected in ((car, ["phase_plane.png", "search_graph.png"]),
-                           (maze, ["search_graph.png", "predictions.png"])):  # fmt: skip
-        drawn = draw_extra(path)
-        assert names(drawn) == expected
-        assert all(picture.parent == path and colours(picture) > 20 for picture in drawn)
-    shutil.copytree(car, tmp_path / "cut")
-    (tmp_path / "cut" / "summary.json").unlink()
-    (tmp_path / "cut" / "checkpoint" / "policy.safetensors").unlink()
-    assert len(draw_extra(tmp_path / "cut")) == 2
+def assert_drawn(path, expected):
+    drawn = draw_extra(path)
+    assert names(drawn) == expected
+    assert all(picture.parent == path and colours(picture) > 20 for picture in drawn)
+
+
+def test_an_interrupted_run(car, maze):
+    assert_drawn(car, CAR_PICTURES)
+    assert_drawn(maze, MAZE_PICTURES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("env", "config", "expected"), [(CAR, CONTROL, CAR_PICTURES), (MAZE, IMAGE, MAZE_PICTURES)]
+)
+def test_a_run_as_training_leaves_it(tmp_path, env, config, expected):
+    NeuralE3(env[0], config, env_options=env[1]).learn(tmp_path)
+    assert_drawn(tmp_path, expected)
 
 
 def test_of_several_seeds_the_first_is_drawn(car, tmp_path):
@@ -105,8 +109,8 @@ def test_of_several_seeds_the_first_is_drawn(car, tmp_path):
 @pytest.mark.parametrize(
     ("env_id", "options", "expected"),
     [
-        ("MountainCar-v0", {"max_episode_steps": 12}, ["phase_plane.png", "search_graph.png"]),
-        ("e3rl/Acrobot-v1", {"time_limit": 12}, ["phase_plane.png", "search_graph.png"]),
+        ("MountainCar-v0", {"max_episode_steps": 12}, CAR_PICTURES),
+        ("e3rl/Acrobot-v1", {"time_limit": 12}, CAR_PICTURES),
         (
             "e3rl/MountainCar-v0",
             CAR[1] | {"scale_observation": True},
@@ -125,7 +129,8 @@ def test_runs_without_pictures(car, tmp_path):
     assert draw_extra(tmp_path) == []
     path = shutil.copytree(car, tmp_path / "run")
     about = json.loads((path / "config.json").read_text())
-    for change in ({"algo": "dqn"}, {"env": None}, {"env": "NoSuch-v0"}, {"config": {"old": 1}}):
+    other_size = {"config": about["config"] | {"hidden": 5}}
+    for change in ({"algo": "dqn"}, {"env": None}, {"env": "NoSuch-v0"}, {"config": {"old": 1}}, other_size):
         (path / "config.json").write_text(json.dumps(about | change))
         assert draw_extra(path) == []
     (path / "config.json").write_text(json.dumps(about))
@@ -153,10 +158,8 @@ def test_disagreement_field_against_single_predictions(car):
     line = np.linspace(0.0, 1.0, control.GRID)
     for row, column in ((0, 0), (0, 79), (30, 50)):
         point = jnp.array([line[column], line[row]], jnp.float32)
-        found = [
-            max_disagreement(predict(run.members, point, jnp.array(a), jnp.array(0)), "squared", 0.0)
-            for a in range(3)
-        ]
+        predictions = [predict(run.members, point, jnp.array(a), jnp.array(0)) for a in range(3)]
+        found = [max_disagreement(predicted, "squared", 0.0) for predicted in predictions]
         assert field[row, column] == pytest.approx(max(float(value) for value in found), rel=1e-4)
 
 
@@ -169,10 +172,14 @@ def test_planes():
     assert Acrobot().observation_space.shape == obs.shape[1:]
 
 
-def test_other_vectors_show_the_entries_of_largest_spread(tmp_path):
-    run = read_run(untrained(tmp_path, *CAR, CONTROL))._replace(env_id="Other-v0")
-    plane = control.plane_of(run)
-    assert plane.labels == ("entry 0 of the observation", "entry 1 of the observation")
+def test_other_vectors_show_the_entries_of_largest_spread(car, tmp_path):
+    run = read_run(car)
+    assert control.plane_of(run).limits == (0.5,)
+    scaled = {"scale_observation": True}  # where the goal has another place
+    for other in (run._replace(env_id="Other-v0"), run._replace(env_options=scaled)):
+        plane = control.plane_of(other)
+        assert plane.labels == ("entry 0 of the observation", "entry 1 of the observation")
+        assert plane.limits == ()
     acrobot = read_run(untrained(tmp_path / "acrobot", "e3rl/Acrobot-v1", {"time_limit": 12}, CONTROL))
     acrobot = acrobot._replace(env_id="Other-v0")
     scaled = np.asarray(acrobot.replay.scale(acrobot.replay.rows.obs[: acrobot.size]))
@@ -203,11 +210,11 @@ def test_the_call_drawn_is_the_planner_s(car):
 
 def test_unrolled_members_go_on_from_their_own_predictions(maze):
     run = read_run(maze)
-    rows = run.replay.take(jnp.arange(3))
+    rows = run.replay.take(jnp.arange(2))
     found = prediction_strip.unroll(run.members, rows.obs[0], rows.action, rows.time)
-    for e in range(3):
+    for e in (0, 2):
         member, state = jax.tree.map(lambda leaf, e=e: leaf[e], run.members), rows.obs[0]
-        for t in range(3):
+        for t in range(2):
             predicted = member(state, rows.action[t], rows.time[t])
             state = jnp.clip(predicted.obs, 0.0, 1.0)
             np.testing.assert_allclose(found.frames[t, e], state, atol=1e-5)
@@ -258,4 +265,4 @@ def test_maze_colours_and_cells():
     assert picture[3, 1].tolist() == [52, 168, 83]
     assert picture[2, 4].tolist() == [214, 69, 65]
     assert picture[2, 2].tolist() == [250, 250, 248]
-    assert [int(place) for place in prediction_strip.agent_cell(frame)] == [3, 1]
+    assert prediction_strip.agent_cell(frame).tolist() == [3, 1]

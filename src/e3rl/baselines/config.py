@@ -192,6 +192,7 @@ HORIZONS = (5, 10, 15, 20)
 
 DQN_CONFIGS: dict[str, DQNConfig] = {
     "e3rl-dqn": DQNConfig(),
+    "e3rl-lock-dqn": DQNConfig(clock=True),
     **{f"paper-lock-dqn-h{horizon}": _paper_lock(horizon, antishaped=False) for horizon in HORIZONS},
     **{
         f"paper-lock-antishaped-dqn-h{horizon}": _paper_lock(horizon, antishaped=True) for horizon in HORIZONS

@@ -27,10 +27,12 @@ def _agent(algo: str) -> type[BaselineAgent]:
     return AGENTS[algo]
 
 
-def configured(algo: str, name: str | None, changes: Mapping[str, str]) -> BaselineConfig:
-    """The named settings of a baseline (without a name, e3rl's own) with `key=value` changes given as text."""
+def configured(algo: str, env: str, name: str, changes: Mapping[str, str]) -> BaselineConfig:
+    """The named settings of a baseline with `key=value` changes given as text; "auto" is e3rl's own, on the lock those
+    that see the time step."""
     configs = _agent(algo).configs
-    return configured_from(configs, name or next(iter(configs)), changes)
+    suited = f"e3rl-lock-{algo}" if env == LOCK else f"e3rl-{algo}"
+    return configured_from(configs, suited if name == "auto" else name, changes)
 
 
 def load(path: str | Path, env: Any = None) -> BaselineAgent:
@@ -55,7 +57,7 @@ def train(
     """
     _agent(algo).refuse_other(config)
     paths = [out] if len(seeds) == 1 else [out / f"seed{seed}" for seed in seeds]
-    _refuse_mixture(out, paths)
+    refuse_mixture(out, paths)
     options = [{"seed": seed, **env_options} if env == LOCK else dict(env_options) for seed in seeds]
     about = [describe(algo, env, own, seed, config) for own, seed in zip(options, seeds, strict=True)]
     folders = [RunFolder(path) for path in paths]
@@ -98,7 +100,7 @@ def _program(
     return HostProgram(algorithm, envs, seeds[0], config.clock), optima
 
 
-def _refuse_mixture(out: Path, paths: Sequence[Path]) -> None:
+def refuse_mixture(out: Path, paths: Sequence[Path]) -> None:
     """One folder holds either one run or the folders of several seeds."""
     if paths != [out] and (out / "config.json").exists():
         raise UserError(f"{out} already holds the run of one seed: give another --out for several")

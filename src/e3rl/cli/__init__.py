@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
 
     sub = command("train", train, "Train an agent: explore, then exploit.")
     sub.add_argument("env", metavar="ENV", help="lock, maze, mountaincar, acrobot, or a Gymnasium id")
-    sub.add_argument("--algo", choices=["neural-e3", "ue2"], default="neural-e3")
+    sub.add_argument("--algo", choices=["neural-e3", "ue2", "dqn", "ppo", "ppo-rnd"], default="neural-e3")
     sub.add_argument("--horizon", type=int, help="levels of the lock")
     sub.add_argument("--antishaped", action="store_true", default=None, help="misleading rewards in the lock")
     sub.add_argument("--size", type=int, help="side of the maze")

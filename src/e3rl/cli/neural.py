@@ -19,6 +19,8 @@ LONGEST_NAME = 200
 
 
 def train(args: argparse.Namespace) -> int:
+    from e3rl.baselines import running
+    from e3rl.baselines.agent import AGENTS
     from e3rl.experiments import runner
     from e3rl.neural.progress import LiveLine
     from e3rl.reports.learning import draw_runs
@@ -36,9 +38,14 @@ def train(args: argparse.Namespace) -> int:
         raise UserError(f"--seed must be from 0 to 2**31 − 1, got {args.seed}")
     seeds = range(args.seed, args.seed + args.seeds)
     out = args.out or _default_folder(args, given, changes, seeds)
-    config = runner.settings(env, options, args.algo, args.config, changes)
     with LiveLine(quiet=args.json) as watch:
-        paths, summaries = runner.train(env, options, config, seeds, out, args.resume, watch)
+        if args.algo in AGENTS:
+            baseline = running.configured(args.algo, env, args.config, changes)
+            found = running.train(args.algo, env, options, baseline, seeds, out, args.resume, watch)
+        else:
+            config = runner.settings(env, options, args.algo, args.config, changes)
+            found = runner.train(env, options, config, seeds, out, args.resume, watch)
+    paths, summaries = found
     picture = draw_runs(paths, out / "learning.png")
     if args.json:
         print(json.dumps({"runs": summaries, "figure": str(picture)}))
@@ -103,17 +110,22 @@ def _seed_folders(folder: Path) -> list[Path]:
 
 
 def evaluate(args: argparse.Namespace) -> int:
+    from e3rl.baselines import running
+    from e3rl.baselines.agent import AGENTS
     from e3rl.neural.agent import NeuralE3
+    from e3rl.neural.run_folder import read_json
     from e3rl.neural.statistics import mean_interval
 
     folder = args.run_folder
     if not (folder / "config.json").exists() and (seeds := _seed_folders(folder)):
         raise UserError(f"{folder} holds the runs of several seeds: evaluate one, such as {seeds[0]}")
-    agent = NeuralE3.load(folder)
+    algo = read_json(folder / "config.json").get("algo")
+    agent = running.load(folder) if algo in AGENTS else NeuralE3.load(folder)
     returns = agent.evaluate(args.episodes)
     mean, low, high = mean_interval(returns)
     interval = [low, high] if len(returns) > 1 else None  # a single episode has no interval
-    optimum = getattr(agent.env, "optimal_return", None)
+    known = getattr(agent.env, "optimal_return", None)
+    optimum = known if isinstance(known, float) else None  # a maze's depends on where it starts
     report = {
         "episodes": args.episodes,
         "return_mean": mean,
@@ -163,6 +175,7 @@ def reproduce(args: argparse.Namespace) -> int:
 def report(args: argparse.Namespace) -> int:
     from e3rl.neural.run_folder import RunFolder
     from e3rl.reports.learning import draw_runs
+    from e3rl.reports.run_pictures import draw_extra
 
     folder = args.run_folder
     if any(folder.glob("lock*-h[0-9]*.csv")):
@@ -185,11 +198,13 @@ def report(args: argparse.Namespace) -> int:
     if not paths:
         raise UserError(f"{folder} holds no run")
     picture = draw_runs(paths, folder / "learning.png")
+    more = draw_extra(folder)
     summaries = [summary for path in paths if (summary := RunFolder(path).summary())]
     if args.json:
-        print(json.dumps({"runs": summaries, "figure": str(picture)}))
+        print(json.dumps({"runs": summaries, "figure": str(picture), "figures": list(map(str, more))}))
         return 0
     for summary in summaries:
         print(verdict(summary))
-    print(f"picture: {picture}")
+    for drawn in (picture, *more):
+        print(f"picture: {drawn}")
     return 0

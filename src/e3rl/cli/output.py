@@ -25,9 +25,8 @@ def verdict(summary: dict[str, Any]) -> str:
     optimum = summary.get("optimal_return")
     if optimum:
         text += f", {mean / optimum:.0%} of the optimum {optimum:.3f}"
-    return (
-        f"{text}, after {summary['explore_episodes']} exploration episodes, {summary['wall_seconds']:.0f} s"
-    )
+    kind = "exploration" if summary.get("algo", "neural-e3") in ("neural-e3", "ue2") else "training"
+    return f"{text}, after {summary['explore_episodes']} {kind} episodes, {summary['wall_seconds']:.0f} s"
 
 
 def interval_text(bounds: Sequence[float] | None) -> str:

@@ -8,18 +8,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from e3rl.envs.base import AbstractEnvironment, Observation, as_observed
-from e3rl.types import Key, Trajectory
+from e3rl.types import Keys, Trajectory
 
 Plans: TypeAlias = tuple[Int[Array, "n L"], Int[Array, " n"]]
 """Action sequences of n episodes, and how many of their actions are meant."""
-Planner: TypeAlias = Callable[[Key, Observation, Int[Array, " n"], Bool[Array, " n"]], Plans]
+Planner: TypeAlias = Callable[[Keys, Observation, Int[Array, " n"], Bool[Array, " n"]], Plans]
 """(keys, observations, time steps, which episodes still run) -> plans, for n episodes at once."""
 
 
 def rollout_plans(
     env: AbstractEnvironment,
     plan: Planner,
-    keys: Key,
+    keys: Keys,
     observe: Callable[[Observation], Observation] = as_observed,
 ) -> Trajectory:
     """One episode per key, all together: every one of them plans, carries its plan out to the end without looking,
@@ -30,7 +30,7 @@ def rollout_plans(
     episodes, horizon = keys.shape[0], env.time_limit
     lane = jnp.arange(episodes)
 
-    def at(keys: Key, time: Int[Array, " n"]) -> Key:
+    def at(keys: Keys, time: Int[Array, " n"]) -> Keys:
         return jax.vmap(jax.random.fold_in)(keys, time)
 
     def step(carry: tuple) -> tuple:

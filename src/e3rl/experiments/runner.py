@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from e3rl.baselines.running import refuse_mixture
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.vector import HostEnvironments
 from e3rl.neural.agent import describe
@@ -58,7 +59,7 @@ def train(
     The lock (or maze) of a seed is drawn from that seed unless the options name one.
     """
     paths = [out] if len(seeds) == 1 else [out / f"seed{seed}" for seed in seeds]
-    _refuse_mixture(out, paths)
+    refuse_mixture(out, paths)
     options = [_with_seed(env, env_options, seed) for seed in seeds]
     about = [describe(env, own, seed, config) for own, seed in zip(options, seeds, strict=True)]
     folders = [RunFolder(path) for path in paths]
@@ -82,14 +83,6 @@ def train(
             if isinstance(made, HostEnvironments):
                 made.close()
     return paths, summaries
-
-
-def _refuse_mixture(out: Path, paths: Sequence[Path]) -> None:
-    """One folder holds either one run or the folders of several seeds."""
-    if paths != [out] and (out / "config.json").exists():
-        raise UserError(f"{out} already holds the run of one seed: give another --out for several")
-    if paths == [out] and any(out.glob("seed*/config.json")):
-        raise UserError(f"{out} already holds the runs of several seeds: give another --out for one")
 
 
 def _with_seed(env: str, options: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -53,7 +53,8 @@ class QNetwork(eqx.Module):
             features = -(-height // self.stride) * -(-breadth // self.stride) * maps
         spread = 4.0 if self.kernel is None else 2.0  # inputs in [0, 1] less a half; outputs of a ReLU
         self.observe = jax.random.normal(k_observe, (width, features)) * (features / spread) ** -0.5
-        self.bias, self.clock = jnp.zeros(width), None
+        # Hinges spread over the observations' range, where a clock of random vectors does it otherwise.
+        self.bias, self.clock = jax.random.normal(k_clock, (width,)), None
         if horizon is not None:
             self.bias, self.clock = (
                 None,

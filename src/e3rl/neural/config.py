@@ -11,7 +11,7 @@ from e3rl.models.conv import RewardHead
 from e3rl.models.fit import FitSettings
 from e3rl.models.qnetwork import QSettings
 from e3rl.neural.families import Family
-from e3rl.planners.graph_search import GraphSettings
+from e3rl.planners.graph_search import Frontier, GraphSettings
 from e3rl.planners.mcts import Choice, Leaf, MctsSettings
 from e3rl.planners.utility import Distance
 from e3rl.planners.value import ValueSettings
@@ -93,6 +93,9 @@ class NeuralE3Config:
 
     nodes: int = 2_000
     """N_max of App. B.2.1."""
+    frontier: Frontier = "nearest"
+    """Graph search expands the node farthest from its nearest node (App. B.2.1) or, as in the paper's code for control,
+    from the root."""
     exit_utility: float = 0.0
     """Graph search also ends once a node's utility per step exceeds this, as in the paper's code; 0 searches on."""
     top_share: float = 0.0
@@ -115,6 +118,12 @@ class NeuralE3Config:
     """Fitted-Q steps, or DQN updates, of the exploit phase."""
     exploit_decay: bool = False
     """The exploit phase's learning rate falls to a tenth over its updates."""
+    snapshots: int = 1
+    """Of so many values on the way through the exploit phase's updates, the one is kept whose greedy policy collects
+    most in imagination; 1 takes the last."""
+    huber: float = 1.0
+    """Errors of the exploit phase's values beyond this count linearly. Where values are large, endings are rare and a
+    small threshold hardly lets them count."""
     caution: float = 0.05
     """Exploit value only: disagreement times this is taken off the predicted reward."""
     exploit_rounds: int = 0
@@ -132,11 +141,12 @@ class NeuralE3Config:
     def __post_init__(self) -> None:
         positive = (
             "ensemble_size", "hidden", "episodes_per_epoch", "model_updates", "model_batch", "playouts", "particles",
-            "value_updates", "value_batch", "exploit_updates", "unroll", "nodes", "round_episodes", "round_updates", "dqn_batch",
-            "dqn_target_period", "evaluation_episodes",
+            "value_updates", "value_batch", "exploit_updates", "snapshots", "unroll", "nodes", "round_episodes",
+            "round_updates", "dqn_batch", "dqn_target_period", "evaluation_episodes",
         )  # fmt: skip
         above_zero = (
-            "model_learning_rate", "value_learning_rate", "dqn_learning_rate", "gradient_clip", "value_target_rate"
+            "model_learning_rate", "value_learning_rate", "dqn_learning_rate", "gradient_clip", "value_target_rate",
+            "huber",
         )  # fmt: skip
         at_most_one = (
             "recent_share",
@@ -214,7 +224,9 @@ class NeuralE3Config:
         return self.exploit_updates if self.exploit_decay else 0
 
     def graph(self, actions: int) -> GraphSettings:
-        return GraphSettings(self.nodes, actions, self.reward_scale, self.exit_utility, self.top_share)
+        return GraphSettings(
+            self.nodes, actions, self.reward_scale, self.exit_utility, self.top_share, self.frontier
+        )
 
     def mcts(self, horizon: int, actions: int, leaf: Leaf | None = None) -> MctsSettings:
         return MctsSettings(
@@ -251,108 +263,42 @@ def _paper_lock(ratio: int) -> NeuralE3Config:
     )
 
 
+# fmt: off
 CONFIGS: dict[str, NeuralE3Config] = {
     "e3rl": NeuralE3Config(),
     "e3rl-long": NeuralE3Config(explore_ratio=45, prior_weight=0.1, model_batch=256, value_batch=256),
     "e3rl-control": NeuralE3Config(
-        explore_ratio=0,
-        explore_episodes=50,
-        episodes_per_epoch=5,
-        family="mlp",
-        clock=False,
-        prior_weight=0.0,
-        model_updates=1_000,
-        model_learning_rate=1e-3,
-        ending_share=0.1,
-        planner="graph",
-        distance="squared",
-        reward_scale=0.0,
-        value_discount=0.99,
-        value_heads=False,
-        exploit="value",
-        exploit_updates=20_000,
-        caution=0.0,
-        dqn_heads=False,
+        explore_ratio=0, explore_episodes=50, episodes_per_epoch=5, family="mlp", clock=False, prior_weight=0.0,
+        model_updates=1_000, model_learning_rate=1e-3, ending_share=0.1, planner="graph", frontier="root",
+        distance="squared", reward_scale=0.0, value_target_rate=0.05, value_discount=0.99, value_heads=False,
+        exploit="value", exploit_updates=40_000, exploit_decay=True, snapshots=40, caution=0.0, dqn_heads=False,
         dqn_batch=64,
     ),
     "e3rl-image": NeuralE3Config(
-        explore_ratio=0,
-        explore_episodes=50,
-        episodes_per_epoch=10,
-        family="conv",
-        clock=False,
-        ensemble_size=4,
-        prior_weight=0.0,
-        model_updates=1_500,
-        model_batch=16,
-        model_learning_rate=1e-3,
-        unroll=10,
-        recent_share=0.5,
-        ending_share=0.2,
-        planner="graph",
-        distance="squared",
-        reward_scale=0.0,
-        value_discount=0.99,
-        value_heads=False,
-        exploit="graph",
-        caution=0.0,
-        dqn_heads=False,
+        explore_ratio=0, explore_episodes=50, episodes_per_epoch=10, family="conv", clock=False, ensemble_size=4,
+        prior_weight=0.0, model_updates=1_500, model_batch=16, model_learning_rate=1e-3, unroll=10,
+        recent_share=0.5, ending_share=0.2, planner="graph", distance="squared", reward_scale=0.0,
+        value_discount=0.99, value_heads=False, exploit="graph", caution=0.0, dqn_heads=False,
     ),
     "paper-control": NeuralE3Config(
-        explore_ratio=0,
-        explore_episodes=100,
-        episodes_per_epoch=10,
-        family="mlp",
-        clock=False,
-        ensemble_size=8,
-        hidden=64,
-        prior_weight=0.0,
-        model_updates=2_000,
-        model_batch=8,
-        model_learning_rate=1e-4,
-        unroll=20,
-        recent_share=0.5,
-        planner="graph",
-        distance="squared",
-        reward_scale=0.0,
-        nodes=2_000,
-        exploit="dqn",
-        exploit_updates=750_000,
-        value_heads=False,
-        dqn_heads=False,
-        dqn_batch=64,
-        dqn_learning_rate=3e-4,
-        dqn_discount=0.99,
-        dqn_target_period=5_000,
+        explore_ratio=0, explore_episodes=100, episodes_per_epoch=10, family="mlp", clock=False, ensemble_size=8,
+        hidden=64, prior_weight=0.0, model_updates=2_000, model_batch=8, model_learning_rate=1e-4, unroll=20,
+        recent_share=0.5, ending_share=0.25, planner="graph", frontier="root", distance="squared",
+        reward_scale=0.0, nodes=2_000, exploit="dqn", exploit_updates=750_000, value_heads=False, dqn_heads=False,
+        dqn_batch=64, dqn_learning_rate=3e-4, dqn_discount=0.99, dqn_target_period=5_000, round_updates=25_000,
     ),
     "paper-maze": NeuralE3Config(
-        explore_ratio=0,
-        explore_episodes=50,
-        episodes_per_epoch=10,
-        family="conv",
-        clock=False,
-        ensemble_size=4,
-        hidden=64,
-        prior_weight=0.0,
-        reward_head="dense",
-        model_updates=10_000,
-        model_batch=16,
-        model_learning_rate=1e-3,
-        unroll=10,
-        recent_share=0.5,
-        planner="graph",
-        distance="squared",
-        reward_scale=0.0,
-        nodes=2_000,
-        exploit="graph",
-        value_heads=False,
-        dqn_heads=False,
+        explore_ratio=0, explore_episodes=50, episodes_per_epoch=10, family="conv", clock=False, ensemble_size=4,
+        hidden=64, prior_weight=0.0, reward_head="dense", model_updates=10_000, model_batch=16,
+        model_learning_rate=1e-3, unroll=10, recent_share=0.5, planner="graph", distance="squared",
+        reward_scale=0.0, nodes=2_000, exploit="graph", value_heads=False, dqn_heads=False,
     ),
     "paper-lock-h5": _paper_lock(25),
     "paper-lock-h10": _paper_lock(50),
     "paper-lock-h15": _paper_lock(50),
     "paper-lock-h20": _paper_lock(75),
 }
+# fmt: on
 """Named settings: e3rl's own, its variant for horizons of 50 and more (larger batches, since new facts are rarer in the
 buffer, and a weaker prior per bit), and the paper's, which never change after publication."""
 

@@ -55,8 +55,9 @@ def dynamics(
         case "mlp":
             return lambda key: MlpDynamics(shape[0], actions, width, key=key)
         case "conv":
+            height, breadth, channels = shape
             return lambda key: ConvDynamics(
-                shape, actions, width=width, reward_head=config.reward_head, key=key
+                (height, breadth, channels), actions, width=width, reward_head=config.reward_head, key=key
             )
         case "mdn":
             return lambda key: MdnDynamics(shape[0], actions, width=width, key=key)

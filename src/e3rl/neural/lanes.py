@@ -25,10 +25,12 @@ from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.families import dynamics
 from e3rl.planners import graph_search, mcts
 from e3rl.planners.utility import Mode, max_disagreement
-from e3rl.planners.value import fit_value, greedy, start_value
+from e3rl.planners.value import fit_value, greedy, imagined_return, start_value
 from e3rl.replay import Replay, Scale
-from e3rl.types import Action, Flag, Key, Trajectory, UserError
+from e3rl.types import Action, Flag, Key, Keys, Trajectory, UserError
 
+SNAPSHOT_STARTS = 20
+"""Starts of episodes from which a policy is judged in imagination."""
 LARGEST_BUFFER = 8 * 2**30
 """Bytes of observations that a replay buffer may take."""
 
@@ -93,7 +95,7 @@ class Lanes:
         self._compiled_evaluate = over_lanes(self._evaluate)
 
     def collect(
-        self, env: Environment, policy: Policy, replay: Replay, keys: Key, t: Array
+        self, env: Environment, policy: Policy, replay: Replay, keys: Keys, t: Array
     ) -> tuple[Replay, Episodes]:
         """Line 7: n episodes of the exploration policy in every lane."""
         fresh = not np.asarray(replay.size).any()  # known here, so that nothing is planned in vain
@@ -101,14 +103,14 @@ class Lanes:
             return self._compiled_collect(env, policy, replay, keys, t, fresh)
         only, uniform = _first_lane(policy), self._is_uniform(_first_lane(replay), fresh)
 
-        def plan(keys: Key, obs: Observation, time: Array, running: Array) -> Plans:
+        def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
             return self.explore_plans(only, uniform, keys, obs, time, running)
 
         key = key_for(keys[0], "collect", t[0])
         return self.absorb(policy, replay, self._play(env, plan, key, self.config.episodes_per_epoch))
 
     def exploit_episodes(
-        self, env: Environment, policy: Policy, replay: Replay, keys: Key, t: Array, count: int
+        self, env: Environment, policy: Policy, replay: Replay, keys: Keys, t: Array, count: int
     ) -> tuple[Replay, Episodes]:
         """`count` greedy episodes in every lane, and the replay buffers with them added."""
         if isinstance(env, AbstractEnvironment):
@@ -116,7 +118,7 @@ class Lanes:
         key = key_for(keys[0], "exploit episodes", t[0])
         return self.absorb(policy, replay, self._play_greedily(env, policy, key, count))
 
-    def evaluate(self, env: Environment, policy: Policy, keys: Key, count: int) -> Float[Array, "lanes n"]:
+    def evaluate(self, env: Environment, policy: Policy, keys: Keys, count: int) -> Float[Array, "lanes n"]:
         """The returns of `count` greedy episodes in every lane."""
         if isinstance(env, AbstractEnvironment):
             return self._compiled_evaluate(env, policy, keys, count)
@@ -193,7 +195,9 @@ class Lanes:
         return policy, jnp.where(replay.size > 0, v_explore, jnp.inf)
 
     def _search_tree(self, policy: Policy, key: Key, obs: Observation, time: Array, mode: Mode) -> mcts.Plan:
-        leaf = "rollout" if mode == "exploit" else None  # the value, if any, is that of exploring
+        leaf: mcts.Leaf | None = (
+            "rollout" if mode == "exploit" else None
+        )  # the value, if any, is that of exploring
         settings = self.config.mcts(self.horizon, self.actions, leaf)
         return mcts.plan(
             policy.models.members, policy.value.online, policy.scale(obs), time, key, mode, settings
@@ -217,7 +221,7 @@ class Lanes:
         return greedy(policy.value, policy.scale(obs), time)
 
     def _plans(
-        self, policy: Policy, keys: Key, obs: Observation, time: Array, running: Array, mode: Mode
+        self, policy: Policy, keys: Keys, obs: Observation, time: Array, running: Array, mode: Mode
     ) -> Plans:
         """The plans of several episodes at once: whole sequences from graph search, else a single action."""
         if not self._open_loop(mode):
@@ -242,7 +246,7 @@ class Lanes:
         return (self.config.planner if mode == "explore" else self.config.exploit) == "graph"
 
     def _explore_plans(
-        self, policy: Policy, uniform: bool | Flag, keys: Key, obs: Observation, time: Array, running: Array
+        self, policy: Policy, uniform: bool | Flag, keys: Keys, obs: Observation, time: Array, running: Array
     ) -> Plans:
         """Exploration's plans, or uniformly random actions."""
 
@@ -257,7 +261,7 @@ class Lanes:
         return _choose(uniform, chance, planned)
 
     def _exploit_plans(
-        self, policy: Policy, keys: Key, obs: Observation, time: Array, running: Array
+        self, policy: Policy, keys: Keys, obs: Observation, time: Array, running: Array
     ) -> Plans:
         return self._plans(policy, keys, obs, time, running, "exploit")
 
@@ -274,7 +278,7 @@ class Lanes:
         keys = jax.random.split(key_for(key, "collect", t), self.config.episodes_per_epoch)
         if self._open_loop("explore"):
 
-            def plan(keys: Key, obs: Observation, time: Array, running: Array) -> Plans:
+            def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
                 return self._explore_plans(policy, uniform, keys, obs, time, running)
 
             episodes = rollout_plans(env, plan, keys, self.observe)
@@ -336,13 +340,36 @@ class Lanes:
         self, policy: Policy, replay: Replay, key: Key, t: int | Array, updates: int
     ) -> Policy:
         key = key_for(key, "exploit", t)
-        value, members = policy.value, policy.models.members
-        if self.config.exploit == "dqn":
-            value, _ = fit_dqn(value, replay, key, self.config.dqn(updates))
-        elif self.config.exploit == "value":
-            settings = self.config.exploit_value(updates)
-            value, _ = fit_value(value, members, replay, key, "exploit", settings, self.actions)
+        value, snapshots = policy.value, self.config.snapshots
+        if self.config.exploit in ("value", "dqn"):
+            if snapshots == 1:
+                value = self._fit_exploit(policy, value, replay, key, updates)
+            else:
+                value = self._best_snapshot(policy, replay, key, updates // snapshots)
         return Policy(policy.models, value, replay.scale)
+
+    def _fit_exploit(self, policy: Policy, value: QState, replay: Replay, key: Key, updates: int) -> QState:
+        if self.config.exploit == "dqn":
+            return fit_dqn(value, replay, key, self.config.dqn(updates))[0]
+        settings = self.config.exploit_value(updates)
+        return fit_value(value, policy.models.members, replay, key, "exploit", settings, self.actions)[0]
+
+    def _best_snapshot(self, policy: Policy, replay: Replay, key: Key, updates: int) -> QState:
+        """Fitted values keep fluctuating: of those on the way, the one whose greedy policy the models like best."""
+        starts = replay.starts(SNAPSHOT_STARTS)
+
+        def fit_on(carry: tuple[QState, QState, Array], key: Key) -> tuple:
+            value, best, best_score = carry
+            key_fit, key_judge = jax.random.split(key)
+            value = self._fit_exploit(policy, value, replay, key_fit, updates)
+            score = imagined_return(value.online, policy.models.members, starts, self.horizon, key_judge)
+            better = score >= best_score
+            best = jax.tree.map(lambda new, old: jnp.where(better, new, old), value, best)
+            return (value, best, jnp.where(better, score, best_score)), None
+
+        start = (policy.value, policy.value, jnp.array(-jnp.inf))
+        best: QState = jax.lax.scan(fit_on, start, jax.random.split(key, self.config.snapshots))[0][1]
+        return best
 
     def _exploit_episodes(
         self, env: AbstractEnvironment, policy: Policy, replay: Replay, key: Key, t: Array, count: int
@@ -357,7 +384,7 @@ class Lanes:
         keys = jax.random.split(key, count)
         if self._open_loop("exploit"):
 
-            def plan(keys: Key, obs: Observation, time: Array, running: Array) -> Plans:
+            def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
                 return self._exploit_plans(policy, keys, obs, time, running)
 
             return rollout_plans(env, plan, keys, self.observe)

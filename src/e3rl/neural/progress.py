@@ -1,5 +1,6 @@
 """The live line of a long run: phase, episode, return, disagreement, time left."""
 
+import math
 import sys
 import time
 
@@ -45,7 +46,9 @@ class LiveLine:
         if progress.phase == "compiling":
             self._begin()
             return
-        note = f"return {progress.mean_return:.2f}, disagreement {progress.disagreement:.2f}"
+        note = f"return {progress.mean_return:.2f}"
+        if not math.isnan(progress.disagreement):
+            note += f", disagreement {progress.disagreement:.2f}"
         if progress.phase == "training to exploit":
             note = "no more episodes needed for this"
         if self.bar is not None:
@@ -59,15 +62,17 @@ class LiveLine:
             return
         first = self.first = self.first or progress
         now = time.monotonic()
-        changed = progress.phase != "explore" or progress.episode == progress.episodes
+        learning = progress.phase in ("explore", "train")
+        changed = not learning or progress.episode == progress.episodes
         if now - self.last < 5.0 and not changed:
             return
         self.last = now
         left = ""
-        if progress.phase == "explore" and progress.episode > first.episode:
+        if learning and progress.episode > first.episode:
             # From the first report on: what comes before it is mostly compilation.
             pace = (progress.seconds - first.seconds) / (progress.episode - first.episode)
             left = f", {pace * (progress.episodes - progress.episode):.0f} s left"
+        unit = "step" if progress.phase == "train" else "episode"
         print(
-            f"{progress.phase}: episode {progress.episode}/{progress.episodes}, {note}{left}", file=sys.stderr
+            f"{progress.phase}: {unit} {progress.episode}/{progress.episodes}, {note}{left}", file=sys.stderr
         )

@@ -6,7 +6,7 @@ states do in a breadth-first search. All children of a node are inserted at once
 1 + iA, …, (i + 1)A of fixed arrays, the same rows in every lane of a `vmap`.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,8 +20,12 @@ from e3rl.types import Key
 
 NO_PARENT = -1
 NO_ACTION = -1
+NO_LIMIT = 2**31 - 1
 FEW_ENTRIES = 16
 """Observations of at most so many entries have their distances written out entry by entry, in one fused pass."""
+
+
+Frontier = Literal["nearest", "root"]
 
 
 class GraphSettings(NamedTuple):
@@ -35,6 +39,9 @@ class GraphSettings(NamedTuple):
     """Stop after the expansion in which a node's utility per step exceeds this, as the released code does; 0: off."""
     top_share: float
     """Return a random one of the best nodes, this share of all, as the released code does with 0.01; 0: the best."""
+    frontier: Frontier = "nearest"
+    """From where a node's priority is measured: the nearest node, as in the algorithm's text, or the root, as in the
+    released code for control, which drives the search outwards."""
 
     @property
     def expansions(self) -> int:
@@ -103,8 +110,10 @@ def search(
     time: Int[Array, ""],
     mode: Mode,
     settings: GraphSettings,
+    deepest: int | Int[Array, ""] = NO_LIMIT,
 ) -> Graph:
-    """𝒱 grown from `obs` at step `time`: the loop of Algorithm DeterministicPlanner."""
+    """𝒱 grown from `obs` at step `time`: the loop of Algorithm DeterministicPlanner. Nodes at depth `deepest`, where
+    the episode's time is over, are not expanded."""
     members = jax.tree.leaves(ensemble)[0].shape[0]
     actions = settings.actions
     slots = 1 + settings.expansions * actions
@@ -113,6 +122,15 @@ def search(
         if mode == "explore":
             return max_squared_distance(predicted, settings.reward_scale)
         return mean_reward(predicted)
+
+    def to_nearest(mean: Float[Array, "A D"], nodes: Float[Array, "D N"]) -> Float[Array, " A"]:
+        """Squared distance to the nearest node inserted before, elder siblings included."""
+        elder = jnp.tril(jnp.ones((actions, actions), bool), -1)
+        siblings = jnp.where(elder, _squared_distances(mean, mean.T), jnp.inf)
+        return jnp.minimum(_smallest(_squared_distances(mean, nodes)), jnp.min(siblings, axis=1))
+
+    def away_from_root(mean: Float[Array, "A D"]) -> Float[Array, " A"]:
+        return _squared_distances(mean, obs.reshape(-1, 1))[:, 0]
 
     def expand(i: Int[Array, ""], now: _Search) -> _Search:
         node = now.chosen
@@ -124,14 +142,10 @@ def search(
         states, predicted = eqx.filter_vmap(every_action, out_axes=1)(ensemble, node.states)  # [A, E, …]
         mean = jnp.mean(states, axis=1).reshape(actions, -1)
         utility = node.utility + jax.vmap(utility_of)(predicted)
-        ends = jnp.mean(predicted.termination, axis=1) > 0.5
+        ends = (jnp.mean(predicted.termination, axis=1) > 0.5) | (node.depth + 1 >= deepest)
 
-        nearest = _smallest(_squared_distances(mean, now.mean))
-        elder = jnp.tril(jnp.ones((actions, actions), bool), -1)
-        siblings = jnp.where(elder, _squared_distances(mean, mean.T), jnp.inf)
-        nearest = jnp.minimum(nearest, jnp.min(siblings, axis=1))
-
-        sound = node.alive & jnp.isfinite(nearest) & jnp.isfinite(utility)
+        distance = away_from_root(mean) if settings.frontier == "root" else to_nearest(mean, now.mean)
+        sound = node.alive & jnp.isfinite(distance) & jnp.isfinite(utility)
         utility = jnp.where(sound, utility, -jnp.inf)
         at = 1 + i * actions
 
@@ -146,7 +160,7 @@ def search(
             states=insert(now.states, states),
             mean=insert(now.mean, jnp.where(sound[:, None], mean, jnp.inf).T, axis=1),
             utility=insert(now.utility, utility),
-            priority=insert(expanded, jnp.where(sound & ~ends, nearest, -jnp.inf)),
+            priority=insert(expanded, jnp.where(sound & ~ends, distance, -jnp.inf)),
             size=now.size + jnp.where(node.alive, actions, 0),
         )
         chosen = _choose(after)
@@ -197,11 +211,12 @@ def plan(
     settings: GraphSettings,
     longest: int,
 ) -> Plan:
-    """The actions that lead to the node of most utility per step, cut after `longest`. Execute them, then plan again.
+    """The actions that lead to the node of most utility per step, within an episode of `longest` steps. Execute them,
+    then plan again.
 
     `key` matters only with `top_share`.
     """
-    graph = search(ensemble, obs, time, mode, settings)
+    graph = search(ensemble, obs, time, mode, settings, longest - time)
     node = best_node(graph, key, settings.top_share)
 
     def climb(carry: tuple) -> tuple:

@@ -1,7 +1,8 @@
 """Monte-Carlo tree search over the ensemble for stochastic dynamics (appendix B.2.2), on top of mctx.
 
 A node is an [E, *obs, K] tensor of particles, ν'_{e,k} ~ M_e(ν_{e,k}, a): K samples of what each member predicts after
-the action sequence that leads to the node. The paper leaves several choices open; they are the options of `MctsSettings`.
+the action sequence that leads to the node. The paper leaves several choices open: they are the options of
+`MctsSettings`.
 """
 
 from typing import Literal, NamedTuple

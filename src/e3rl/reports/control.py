@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,8 +15,8 @@ from matplotlib.colors import BoundaryNorm, LogNorm, Normalize
 from matplotlib.figure import Figure
 
 from e3rl.envs import acrobot, cart_pole, mountain_car
-from e3rl.models.ensemble import predict
-from e3rl.planners.utility import max_disagreement
+from e3rl.models.ensemble import Ensemble, predict
+from e3rl.planners.utility import Distance, max_disagreement
 from e3rl.reports.recorded import Recorded
 from e3rl.types import Action
 
@@ -101,7 +102,8 @@ def phase_plane(run: Recorded) -> Figure | None:
     handles, labels = axes[0].get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), frameon=False)
-    figure.suptitle(f"{run.env_id} after {run.episode[-1] + 1} exploration episodes", fontsize=11)
+    count = int(run.episode[-1]) + 1
+    figure.suptitle(f"{run.env_id} after {count} exploration episode{'s' * (count > 1)}", fontsize=11)
     return figure
 
 
@@ -116,7 +118,7 @@ def _visits(axes: Axes, run: Recorded, plane: Plane) -> None:
         points[:, 0],
         points[:, 1],
         c=epoch,
-        s=4,
+        s=float(np.clip(20_000 / run.size, 4, 16)),
         linewidths=0,
         cmap="viridis",
         norm=BoundaryNorm(edges, colormaps["viridis"].N),
@@ -159,14 +161,21 @@ def log_scale(values: Float[np.ndarray, "*any"]) -> Normalize:
 
 def disagreement_field(run: Recorded) -> Float[np.ndarray, "y x"]:
     """max_a max_{e,e'} δ of App. B.2.1 over a grid of the two entries; rows are the second entry, from its bottom."""
-    config, actions = run.config, jnp.arange(run.lanes.actions, dtype=jnp.int32)
     line = jnp.linspace(0.0, 1.0, GRID)
     points = jnp.stack(jnp.meshgrid(line, line), axis=-1).reshape(-1, 2)
+    config = run.config
+    values = _disagreements(run.members, points, run.lanes.actions, config.distance, config.reward_scale)
+    return np.asarray(values).reshape(GRID, GRID)
 
-    def at(point: Float[Array, " 2"], action: Action) -> Float[Array, ""]:
-        predicted = predict(run.members, point, action, jnp.array(0, jnp.int32))
-        return max_disagreement(predicted, config.distance, config.reward_scale)
+
+@eqx.filter_jit
+def _disagreements(
+    members: Ensemble, points: Float[Array, "B D"], actions: int, distance: Distance, reward_scale: float
+) -> Float[Array, " B"]:
+    def at(point: Float[Array, " D"], action: Action) -> Float[Array, ""]:
+        predicted = predict(members, point, action, jnp.array(0, jnp.int32))
+        return max_disagreement(predicted, distance, reward_scale)
 
     every_action = jax.vmap(at, in_axes=(None, 0))
-    field = jax.jit(lambda: jnp.max(jax.vmap(lambda point: every_action(point, actions))(points), axis=1))
-    return np.asarray(field()).reshape(GRID, GRID)
+    choices = jnp.arange(actions, dtype=jnp.int32)
+    return jax.vmap(lambda point: jnp.max(every_action(point, choices)))(points)

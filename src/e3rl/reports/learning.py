@@ -54,11 +54,12 @@ def _metrics(path: Path) -> dict[str, list[Any]]:
 def _curve(axes: Axes, tables: list[dict[str, list[Any]]], column: str, paths: Sequence[Path]) -> None:
     count = min(len(table[column]) for table in tables)
     values = np.array([table[column][:count] for table in tables])
-    explored = min(table["phase"].count("explore") for table in tables)
+    explored = min(len(table["phase"]) - table["phase"].count("exploit") for table in tables)
+    first = tables[0]["phase"][0] if count else "explore"
     width = max(1, count // 40)
     episode = np.arange(1, count + 1)
     axes.plot(episode, np.median(values, axis=0), ".", color="0.75", markersize=3, label="episode")
-    for low, high, colour, name in ((0, explored, EXPLORE, "explore"), (explored, count, EXPLOIT, "exploit")):
+    for low, high, colour, name in ((0, explored, EXPLORE, first), (explored, count, EXPLOIT, "exploit")):
         if high - low < 1:
             continue
         smooth = np.array([_running_mean(row[low:high], width) for row in values])

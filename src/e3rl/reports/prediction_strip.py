@@ -87,10 +87,10 @@ def maze_picture(frame: Float[np.ndarray, "n n 3"]) -> Float[np.ndarray, "n n 3"
     return picture / 255.0
 
 
-def agent_cell(frames: Float[np.ndarray, "*N n n c"]) -> tuple[np.ndarray, np.ndarray]:
+def agent_cell(frames: Float[np.ndarray, "*N n n c"]) -> Int[np.ndarray, "*N 2"]:
     """Row and column where the agent is most likely to be."""
-    size = frames.shape[-2]
-    return np.divmod(frames[..., 1].reshape(*frames.shape[:-3], -1).argmax(axis=-1), size)
+    place = frames[..., 1].reshape(*frames.shape[:-3], -1).argmax(axis=-1)
+    return np.stack(np.divmod(place, frames.shape[-2]), axis=-1)
 
 
 def prediction_strip(run: Recorded) -> Figure | None:
@@ -105,7 +105,7 @@ def prediction_strip(run: Recorded) -> Figure | None:
     count, members = found.reward.shape
     imagined = np.concatenate([np.broadcast_to(first[:, None], (1, members, *first.shape[1:])), found.frames])
     rewards = np.concatenate([np.asarray(rows.reward)[:, None], found.reward], axis=1)
-    right = np.array(agent_cell(imagined)) == np.array(agent_cell(real))[:, :, None]
+    misplaced = np.any(agent_cell(imagined) != agent_cell(real)[:, None], axis=-1)
 
     steps = shown_steps(count)
     size = (FRAME * len(steps) + 0.8, (FRAME + 0.2) * (members + 1) + 2.6)
@@ -118,7 +118,7 @@ def prediction_strip(run: Recorded) -> Figure | None:
         axes.imshow(maze_picture(real[step] if row == 0 else imagined[step, row - 1]))
         axes.set_xticks([])
         axes.set_yticks([])
-        wrong = row > 0 and not right[:, step, row - 1].all()
+        wrong = row > 0 and misplaced[step, row - 1]
         axes.spines[:].set(color=WRONG if wrong else "0.7", linewidth=2.5 if wrong else 0.8)
         axes.set_xlabel(f"{rewards[step - 1, row]:+.2f}" if step else " ", fontsize=7, labelpad=1)
         if row == 0:

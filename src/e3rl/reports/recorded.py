@@ -8,13 +8,13 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from e3rl.envs.adapter import make
+from e3rl.envs.adapter import make, one_line
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.vector import HostEnvironments
 from e3rl.models.ensemble import Ensemble
-from e3rl.neural.checkpoint import load_tree
+from e3rl.neural.checkpoint import load_arrays, load_tree
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.lanes import Lanes, lanes_for
+from e3rl.neural.lanes import Environment, Lanes, lanes_for
 from e3rl.neural.run_folder import RunFolder, read_json
 from e3rl.replay import Replay
 from e3rl.types import UserError
@@ -55,25 +55,33 @@ class Recorded(NamedTuple):
 
 
 def read_run(path: Path) -> Recorded | None:
-    """The run in `path`; None where there is nothing to draw from: another algorithm, no checkpoint yet, or an
-    environment that cannot be made again. What is damaged raises a `UserError`."""
+    """The run in `path`; None where there is nothing to draw from: another algorithm, no checkpoint yet or one of an
+    earlier version, an environment that cannot be made again. A damaged file raises a `UserError`."""
     about, folder = read_json(path / "config.json"), RunFolder(path)
     if about.get("algo") not in ALGORITHMS or not about.get("env") or not folder.state.is_file():
         return None
+    load_arrays(folder.state)  # raises where the file is damaged, as opposed to one that does not fit
     try:
-        config = NeuralE3Config(**about["config"])
-        options = about["env_options"]
-        made = make(about["env"], **options)
+        config, options = NeuralE3Config(**about["config"]), about["env_options"]
+        env = _made_again(about["env"], options)
+        lanes = lanes_for(env, config)
+        like = eqx.filter_eval_shape(lanes.fresh, jax.random.key(0))
+        (models, _, replay), _ = load_tree(folder.state, like)
     except (KeyError, TypeError, UserError):
         return None
-    env = made if isinstance(made, AbstractEnvironment) else HostEnvironments(made)
-    try:
-        lanes = lanes_for(env, config)
-    finally:
-        if isinstance(env, HostEnvironments):
-            env.close()
-    like = eqx.filter_eval_shape(lanes.fresh, jax.random.key(0))
-    (models, _, replay), _ = load_tree(folder.state, like)
     functional = env if isinstance(env, AbstractEnvironment) else None
     run = Recorded(about["env"], options, functional, config, lanes, models.members, replay)
     return run if run.size else None
+
+
+def _made_again(env_id: str, options: dict[str, Any]) -> Environment:
+    """The environment; one that runs in Python is closed at once, since only its spaces are wanted."""
+    try:
+        made = make(env_id, **options)
+    except Exception as error:  # whatever the author of an environment lets escape
+        raise UserError(f"{env_id} cannot be made: {one_line(error)}") from error
+    if isinstance(made, AbstractEnvironment):
+        return made
+    host = HostEnvironments(made)
+    host.close()
+    return host

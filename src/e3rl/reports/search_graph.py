@@ -6,13 +6,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from e3rl.envs.maze import Maze
+from e3rl.models.ensemble import Ensemble
 from e3rl.planners import graph_search
 from e3rl.planners.graph_search import Graph
 from e3rl.planners.utility import Mode
@@ -50,10 +51,7 @@ def planning_call(run: Recorded, mode: Mode) -> Call:
     """Plan with the run's models from the first observation of its last epoch."""
     settings = run.config.graph(run.lanes.actions)
     obs = run.replay.take(jnp.array(run.start, jnp.int32)).obs
-    time = jnp.array(0, jnp.int32)
-    grown = eqx.filter_jit(lambda members: graph_search.search(members, obs, time, mode, settings))(
-        run.members
-    )
+    grown = _search(run.members, obs, mode, settings)
     node = int(graph_search.best_node(grown, jax.random.key(0), settings.top_share))
     graph = jax.tree.map(lambda leaf: np.asarray(leaf)[: int(grown.size)] if leaf.ndim else leaf, grown)
     usable = (graph.depth > 0) & np.isfinite(graph.utility)
@@ -62,6 +60,13 @@ def planning_call(run: Recorded, mode: Mode) -> Call:
     while graph.parent[path[-1]] != graph_search.NO_PARENT:
         path.append(int(graph.parent[path[-1]]))
     return Call(mode, graph, per_step, np.array(path[::-1]))
+
+
+@eqx.filter_jit
+def _search(
+    members: Ensemble, obs: Float[Array, "*obs"], mode: Mode, settings: graph_search.GraphSettings
+) -> Graph:
+    return graph_search.search(members, obs, jnp.array(0, jnp.int32), mode, settings)
 
 
 def search_graph(run: Recorded) -> Figure | None:
@@ -78,6 +83,8 @@ def search_graph(run: Recorded) -> Figure | None:
             _in_maze(axes, run, call)
         else:
             _in_plane(axes, run, call, plane)
+        if len(call.path) - 1 > run.lanes.horizon:
+            axes.set_title(f"{axes.get_title()},\nbut an episode ends after {run.lanes.horizon}", fontsize=10)
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), frameon=False)
     about = "nodes where the models expect to be on average, edges to their parents"
@@ -101,7 +108,7 @@ def _in_maze(axes: Axes, run: Recorded, call: Call) -> None:
     """Nodes in the cell where they put the agent, spread around its centre in the order of their insertion."""
     mean = np.asarray(call.graph.mean)
     axes.imshow(0.5 + 0.5 * maze_picture(mean[0]))
-    row, column = agent_cell(mean)
+    row, column = agent_cell(mean).T
     centres = np.stack([column, row], axis=1).astype(float)
     places = centres.copy()
     cells = row * mean.shape[1] + column
