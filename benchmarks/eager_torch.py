@@ -271,8 +271,9 @@ def dynamics(members) -> Dynamics:
 
 
 def q_network(network) -> QNetwork:
-    """From our own `QNetwork` without heads."""
-    return QNetwork({name: np.array(value) for name, value in vars(network).items()})
+    """From our own `QNetwork` with a clock and without heads."""
+    names = ("observe", "clock", "hidden", "hidden_bias", "head", "head_bias")
+    return QNetwork({name: np.array(getattr(network, name)) for name in names})
 
 
 def replay(ours) -> Replay:

@@ -63,9 +63,15 @@ def columns(eager, rows):
 def test_model_loss_and_gradient_are_ours(eager, members):
     rows = transitions(E, ROWS)
 
+    def own_loss(member, rows):
+        each, _ = jax.vmap(member.loss, in_axes=(0, 0, None))(rows.obs.astype(jnp.float32), rows, unused)
+        return jnp.mean(each)
+
     def loss(members):
-        each = eqx.filter_vmap(lambda member, rows: jnp.mean(jax.vmap(member.loss)(rows)))(members, rows)
+        each = eqx.filter_vmap(own_loss)(members, rows)
         return jnp.sum(each), each
+
+    unused = jax.random.key(0)  # Bernoulli dynamics draw nothing
 
     (_, ours), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(members)
     models = eager.dynamics(members)

@@ -120,3 +120,169 @@ def test_sample_stays_inside_a_full_buffer_whose_last_epoch_was_dropped():
     replay = append(append(replay, first), make_epoch([2, 2], 1))
     assert int(replay.size) == int(replay.recent) == 6
     assert set(rows_of(sample(replay, jax.random.key(0), 50, 0.5), 50)) <= set(listed(first))
+
+
+# The scale in which rows are drawn.
+
+
+def test_observations_within_zero_and_one_are_drawn_as_they_are():
+    """Bit by bit, whether the bounds are given or taken for granted, in float32 and in bytes."""
+    frames = jax.random.uniform(jax.random.key(0), (1, HORIZON, 2))
+    epoch = make_epoch([HORIZON], 0)._replace(obs=frames, next_obs=1.0 - frames)
+    unit = np.zeros(2, np.float32), np.ones(2, np.float32)
+    for bounds in ((), unit):
+        replay = append(Replay.empty(CAPACITY, jnp.zeros(2), *bounds), epoch)
+        rows = replay.take(jnp.arange(HORIZON))
+        np.testing.assert_array_equal(rows.obs, frames[0])
+        np.testing.assert_array_equal(rows.next_obs, 1.0 - frames[0])
+    bits = epoch._replace(obs=(frames > 0.5).astype(jnp.int8), next_obs=(frames < 0.5).astype(jnp.int8))
+    replay = append(Replay.empty(CAPACITY, jnp.zeros(2, jnp.int8)), bits)
+    rows = replay.take(jnp.arange(HORIZON))
+    assert rows.obs.dtype == jnp.float32
+    np.testing.assert_array_equal(rows.obs, bits.obs[0])
+
+
+def test_bounds_set_the_scale_and_where_there_are_none_the_data_do():
+    low, high = np.array([-2.0, -np.inf], np.float32), np.array([6.0, np.inf], np.float32)
+    replay = Replay.empty(CAPACITY, jnp.zeros(2), low, high)
+    assert replay.bounded.tolist() == [True, False]
+    obs = jnp.array([[[0.0, 11.0], [2.0, -4.0], [99.0, 1e9]]])  # the last is padding
+    after = jnp.array([[[2.0, -4.0], [6.0, 16.0], [99.0, 1e9]]])
+    epoch = make_epoch([2], 0)._replace(obs=obs, next_obs=after)
+    replay = append(replay, epoch)
+    np.testing.assert_array_equal(replay.scale.low, [-2.0, -4.0])
+    np.testing.assert_array_equal(replay.scale.high, [6.0, 16.0])
+    rows = sample(replay, jax.random.key(0), 20, 0.0)
+    assert set(map(tuple, np.asarray(rows.obs).tolist())) == {(0.25, 0.75), (0.5, 0.0)}
+    assert set(map(tuple, np.asarray(rows.next_obs).tolist())) == {(0.5, 0.0), (1.0, 1.0)}
+    np.testing.assert_array_equal(replay.rows.obs[:2], obs[0, :2])  # kept as observed
+    wider = append(replay, epoch._replace(obs=3.0 * obs))
+    np.testing.assert_array_equal(wider.scale.high, [6.0, 33.0])
+    np.testing.assert_array_equal(wider.scale.low, [-2.0, -12.0])
+
+
+def test_an_entry_that_never_changes_is_drawn_as_zero():
+    replay = Replay.empty(CAPACITY, jnp.zeros(1), np.full(1, -np.inf, np.float32), np.ones(1, np.float32))
+    frames = jnp.full((1, HORIZON, 1), 7.0)
+    replay = append(replay, make_epoch([HORIZON], 0)._replace(obs=frames, next_obs=frames))
+    np.testing.assert_array_equal(replay.take(jnp.arange(HORIZON)).obs, 0.0)
+
+
+# Segments.
+
+segments = jax.jit(Replay.sample_segments, static_argnums=(2, 3, 4, 5))
+LENGTH = 4
+
+
+def make_episodes(lengths, ends, tag, horizon=6):
+    """Episodes of those lengths; obs is the number of the step over all episodes, action that of the episode."""
+    shape = (len(lengths), horizon)
+    t = np.broadcast_to(np.arange(horizon), shape)
+    lengths = np.array(lengths)[:, None]
+    number = 100 * tag + 10 * np.arange(len(lengths))[:, None] + t
+    return Trajectory(
+        obs=jnp.asarray(number[..., None], jnp.float32),
+        action=jnp.asarray(number // 10, jnp.int32),
+        reward=jnp.zeros(shape),
+        next_obs=jnp.asarray(number[..., None] + 1, jnp.float32),
+        terminated=jnp.asarray((t == lengths - 1) & np.array(ends)[:, None]),
+        truncated=jnp.asarray((t == lengths - 1) & ~np.array(ends)[:, None]),
+        valid=jnp.asarray(t < lengths),
+    )
+
+
+@pytest.fixture(scope="module")
+def episodes():
+    """Lengths 1 to 6 in two epochs, some terminated, and room behind them."""
+    first, second = make_episodes([6, 1, 3], [True, True, False], 0), make_episodes([4, 2], [False, True], 1)
+    replay = append(append(Replay.empty(30, jnp.zeros(1)), first), second)
+    kept = [
+        (int(e.action[i, t]), t, bool(e.terminated[i, t]))
+        for e in (first, second)
+        for i in range(e.valid.shape[0])
+        for t in range(e.valid.shape[1])
+        if e.valid[i, t]
+    ]
+    return replay, kept
+
+
+def oracle(kept, start):
+    """The rows from `start` on that belong to its episode, at most LENGTH."""
+    own = [row for row in kept[start : start + LENGTH] if row[0] == kept[start][0]]
+    return own, [True] * len(own) + [False] * (LENGTH - len(own))
+
+
+def starts_of(rows, kept):
+    """Which row of the buffer each segment began with."""
+    places = {(episode, t): i for i, (episode, t, _) in enumerate(kept)}
+    return [places[int(a), int(t)] for a, t in zip(rows.action[:, 0], rows.time[:, 0], strict=True)]
+
+
+@pytest.mark.parametrize(("recent", "ending"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.3, 0.3)])
+def test_segments_stay_within_their_episode(episodes, recent, ending):
+    replay, kept = episodes
+    rows, mask = segments(replay, jax.random.key(1), 300, LENGTH, recent, ending)
+    seen = starts_of(rows, kept)
+    if ending == 0.0:
+        assert set(seen) == set(range(len(kept)))  # every row begins some segment, the last one too
+    for i, start in enumerate(seen):
+        own, expected = oracle(kept, start)
+        assert mask[i].tolist() == expected
+        found = [
+            (int(rows.action[i, k]), int(rows.time[i, k]), bool(rows.terminated[i, k]))
+            for k in range(len(own))
+        ]
+        assert found == own
+
+
+def test_recent_share_of_segments(episodes):
+    replay, kept = episodes
+    rows, _ = segments(replay, jax.random.key(2), 10_000, LENGTH, 0.3, 0.0)
+    late = np.mean(np.array(starts_of(rows, kept)) >= int(replay.recent))
+    assert late == pytest.approx(0.3, abs=0.02)
+    rows, _ = segments(replay, jax.random.key(2), 200, LENGTH, 1.0, 0.0)
+    assert min(starts_of(rows, kept)) >= int(replay.recent) == 10
+
+
+def test_the_rows_on_which_episodes_terminated_are_known(episodes):
+    replay, kept = episodes
+    expected = [i for i, (_, _, ended) in enumerate(kept) if ended]
+    assert int(replay.ended) == 3
+    assert replay.endings[:3].tolist() == expected == [5, 6, 15]
+
+
+def test_ending_share_draws_endings(episodes):
+    replay, kept = episodes
+    drawn = jax.jit(Replay.sample, static_argnums=(2, 3, 4))
+    rows = drawn(replay, jax.random.key(3), 10_000, 0.0, 0.4)
+    chance = 0.4 + 0.6 * 3 / len(kept)
+    assert float(jnp.mean(rows.terminated)) == pytest.approx(chance, abs=0.02)
+    every = drawn(replay, jax.random.key(3), 300, 0.0, 1.0)
+    assert bool(jnp.all(every.terminated))
+    assert len(set(every.action.tolist())) == 3  # all of them
+
+
+def test_ending_share_of_segments_puts_the_ending_on_any_step(episodes):
+    replay, _ = episodes
+    rows, mask = segments(replay, jax.random.key(4), 500, LENGTH, 0.0, 1.0)
+    ended = np.asarray(rows.terminated & mask)
+    assert np.all(ended.sum(axis=1) == 1)
+    place = ended.argmax(axis=1)
+    long = np.asarray(rows.action[:, 0]) == 0  # six steps: room for the ending everywhere
+    assert set(place[long]) == set(range(LENGTH))
+    assert set(place[~long]) == {0, 1}  # episodes of one and two steps
+
+
+def test_ending_share_changes_nothing_where_nothing_has_ended():
+    replay = append(Replay.empty(30, jnp.zeros(1)), make_episodes([4, 3], [False, False], 0))
+    assert int(replay.ended) == 0
+    plain = segments(replay, jax.random.key(5), 50, LENGTH, 0.0, 0.0)
+    asked = segments(replay, jax.random.key(5), 50, LENGTH, 0.0, 0.9)
+    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(asked), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_endings_that_no_longer_fit_are_not_listed():
+    replay = append(Replay.empty(7, jnp.zeros(1)), make_episodes([4, 6], [True, True], 0))
+    assert int(replay.size) == 7
+    assert (int(replay.ended), int(replay.endings[0])) == (1, 3)

@@ -122,6 +122,6 @@ def test_one_run_and_several_seeds_do_not_mix(two):
 
 
 def test_an_environment_it_cannot_learn_leaves_no_folder(tmp_path):
-    with pytest.raises(UserError, match="MultiBinary"):
+    with pytest.raises(UserError, match="use 'conv' here"):
         train("e3rl/Maze-v0", {}, TINY, [0], tmp_path / "out", False, lambda progress: None)
     assert not (tmp_path / "out").exists()

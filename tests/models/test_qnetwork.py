@@ -137,3 +137,92 @@ def test_polyak_moves_the_target_a_share_of_the_way(batch):
         ):
             np.testing.assert_allclose(after, 0.75 * before + 0.25 * online, atol=1e-6)
     assert not same(state.online, state.target)
+
+
+def stationary(shape=(INPUTS,), seed=0):
+    """A network without a clock, weights from numpy."""
+    rng = np.random.default_rng(seed)
+    shapes = eqx.filter_eval_shape(QNetwork, shape, ACTIONS, None, WIDTH, key=jax.random.key(0))
+    return jax.tree.map(lambda leaf: jnp.array(rng.normal(0.0, 0.5, leaf.shape), jnp.float32), shapes)
+
+
+def test_without_a_horizon_time_does_not_matter():
+    q, obs = stationary(), np.array([0.2, 0.9, 0.4], np.float32)
+    values = jax.jit(jax.vmap(q, in_axes=(None, 0)))(jnp.asarray(obs), jnp.array([0, 5, 10_000]))
+    w = jax.tree.map(np.asarray, q)
+    assert w.clock is None
+    assert w.head.shape[0] == 1
+    x = np.maximum(w.observe @ (obs - 0.5) + w.bias, 0)
+    x = np.maximum(w.hidden @ x + w.hidden_bias, 0)
+    for row in values:
+        np.testing.assert_allclose(row, w.head[0] @ x + w.head_bias[0], atol=1e-5)
+
+
+def test_heads_need_a_horizon():
+    """Asked for without one, there is a single head."""
+    q = eqx.filter_eval_shape(QNetwork, (INPUTS,), ACTIONS, None, WIDTH, True, key=jax.random.key(0))
+    assert q.head.shape == (1, ACTIONS, WIDTH)
+
+
+def slow_convolution(image, kernel, stride):
+    """3×3 places around every `stride`-th pixel, zeros beyond the edge, as SAME padding lays them."""
+    height, breadth, _ = image.shape
+    rows, columns = -(-height // stride), -(-breadth // stride)
+    top = max((rows - 1) * stride + 3 - height, 0) // 2
+    left = max((columns - 1) * stride + 3 - breadth, 0) // 2
+    padded = np.pad(image, ((top, 3), (left, 3), (0, 0)))
+    found = np.zeros((rows, columns, kernel.shape[-1]))
+    for i in range(rows):
+        for j in range(columns):
+            patch = padded[i * stride : i * stride + 3, j * stride : j * stride + 3]
+            found[i, j] = np.tensordot(patch, kernel, 3)
+    return found
+
+
+@pytest.mark.parametrize("shape", [(5, 4, 3), (33, 2, 1)])
+def test_images_pass_a_convolution_first(shape):
+    q = stationary(shape)
+    image = np.random.default_rng(1).uniform(size=shape).astype(np.float32)
+    w = jax.tree.map(np.asarray, q)
+    assert q.stride == (2 if max(shape) > 32 else 1)
+    features = np.maximum(slow_convolution(image - 0.5, w.kernel, q.stride), 0).reshape(-1)
+    x = np.maximum(w.observe @ features + w.bias, 0)
+    x = np.maximum(w.hidden @ x + w.hidden_bias, 0)
+    expected = w.head[0] @ x + w.head_bias[0]
+    np.testing.assert_allclose(q(jnp.asarray(image), jnp.array(3)), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("make_one", [make, stationary, lambda: stationary((4, 3, 2))])
+def test_columns_are_single_observations_side_by_side(make_one):
+    q = make_one()
+    shape = (4, 3, 2) if q.kernel is not None else (INPUTS,)
+    obs = jnp.asarray(np.random.default_rng(2).uniform(size=(*shape, 7)), jnp.float32)
+    for time in (0, HORIZON - 1, HORIZON):
+        each = jax.vmap(q, in_axes=(-1, None), out_axes=-1)(obs, jnp.array(time))
+        assert each.shape == (ACTIONS, 7)
+        np.testing.assert_allclose(q.columns(obs, jnp.array(time)), each, rtol=1e-5, atol=1e-5)
+
+
+def test_the_learning_rate_falls_to_a_tenth_and_stays_there():
+    """With the same gradient at every update Adam moves by just the learning rate."""
+    settings = HARD._replace(learning_rate=1e-3, decay=10)
+    state = make_q_state(constant(np.zeros((HORIZON, ACTIONS))), settings)
+    far = jnp.full((1, ACTIONS), 1e3)  # beyond the Huber threshold: a gradient that does not change
+    once = jax.jit(lambda s: step(s, jnp.zeros((1, INPUTS)), jnp.array([0]), far, jnp.ones_like(far), settings))
+    moves = []
+    for _ in range(14):
+        before = state.online.head_bias[0, 0]
+        state, _ = once(state)
+        moves.append(float(state.online.head_bias[0, 0] - before))
+    expected = [1e-3 * (1 - 0.9 * min(i, 10) / 10) for i in range(14)]
+    np.testing.assert_allclose(moves, expected, rtol=1e-2)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 4.0])
+def test_errors_beyond_the_huber_threshold_count_linearly(threshold):
+    settings = HARD._replace(huber=threshold)
+    state = make_q_state(constant(np.zeros((HORIZON, ACTIONS))), settings)
+    targets = jnp.array([[3.0, 0.25]])
+    _, loss = step(state, jnp.zeros((1, INPUTS)), jnp.array([0]), targets, jnp.ones_like(targets), settings)
+    expected = [0.5 * e**2 if e <= threshold else threshold * (e - 0.5 * threshold) for e in (3.0, 0.25)]
+    assert float(loss) == pytest.approx(np.mean(expected), rel=1e-5)

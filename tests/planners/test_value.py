@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from e3rl.models.base import AbstractDynamics, Prediction
 from e3rl.models.qnetwork import QNetwork, QSettings, make_q_state
-from e3rl.planners.value import ValueSettings, fit_value, greedy, start_value
+from e3rl.planners.value import ValueSettings, fit_value, greedy, imagine, start_value
 from e3rl.replay import Replay, Transitions
 
 BITS, ACTIONS, HORIZON, MEMBERS = 2, 2, 3, 2
@@ -155,3 +155,49 @@ def test_members_that_agree_leave_nothing_to_explore(ensemble, everywhere):
     alike = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[:1], leaf.shape), ensemble)
     value, _ = fit(fresh(), alike, everywhere, jax.random.key(1), "explore", SETTINGS, ACTIONS)
     np.testing.assert_allclose(values(value.target, everywhere), 0.0, atol=0.02)
+
+
+class Certain(TableDynamics):
+    """The same tables, whose predictions are taken as they are: deterministic dynamics."""
+
+    noise_shape: tuple[int, ...] = eqx.field(static=True, default=(0,))
+
+    def draw(self, prediction, uniform):
+        return prediction.obs
+
+
+class Noisy(Certain):
+    """Deterministic too, but not declared to be: it has a noise that it does not use."""
+
+    noise_shape: tuple[int, ...] = eqx.field(static=True, default=(1,))
+
+
+def certain(kind, ensemble):
+    rounded = jnp.round(ensemble.obs)  # next states that can be looked up again
+    return kind(rounded, ensemble.reward, ensemble.termination)
+
+
+@pytest.mark.parametrize("mode", ["explore", "exploit"])
+def test_the_table_says_what_the_members_predict(ensemble, everywhere, mode):
+    members = certain(Certain, ensemble)
+    table = eqx.filter_jit(imagine)(members, everywhere, mode, SETTINGS, ACTIONS)
+    shape = (HORIZON, STATES, ACTIONS)
+    next_obs = np.asarray(table.next_obs).reshape(*shape, MEMBERS, BITS)
+    np.testing.assert_array_equal(next_obs, np.moveaxis(np.asarray(members.obs), 0, 3))
+    alive = np.asarray(table.alive).reshape(*shape, MEMBERS)
+    np.testing.assert_array_equal(alive, 1.0 - np.moveaxis(np.asarray(members.termination), 0, 3))
+    last = backward_induction(members, mode)[HORIZON - 1]  # at the last step a value is its utility
+    np.testing.assert_allclose(np.asarray(table.utility).reshape(shape)[-1], last, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["explore", "exploit"])
+def test_deterministic_members_are_fitted_by_table_to_the_same_value(ensemble, everywhere, mode):
+    """Directly and by table the same fixed point, that of backward induction."""
+    direct, table = (
+        fit(fresh(), certain(kind, ensemble), everywhere, jax.random.key(1), mode, SETTINGS, ACTIONS)[0]
+        for kind in (Noisy, Certain)
+    )
+    exact = backward_induction(certain(Certain, ensemble), mode)[:HORIZON]
+    for value in (direct, table):
+        learned = np.asarray(values(value.target, everywhere)).reshape(exact.shape)
+        np.testing.assert_allclose(learned, exact, atol=0.04)

@@ -142,13 +142,13 @@ def evaluate(args: argparse.Namespace) -> int:
 
 
 def reproduce(args: argparse.Namespace) -> int:
-    from e3rl.experiments import deterministic, lock
+    from e3rl.experiments import baselines, deterministic, lock
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
     if args.experiment is None:
-        names = [*lock.EXPERIMENTS, *deterministic.EXPERIMENTS, "dreem"]
+        names = [*lock.EXPERIMENTS, *deterministic.EXPERIMENTS, *baselines.EXPERIMENTS, "dreem"]
         print(json.dumps({"experiments": names}) if args.json else "\n".join(names))
         return 0
     if args.experiment == "dreem":
@@ -160,16 +160,24 @@ def reproduce(args: argparse.Namespace) -> int:
         figures = [str(path) for path in dreem_figures.draw(out)]
         print(json.dumps({"figures": figures}) if args.json else "\n".join(figures))
         return 0
-    out = args.out or Path("results") / args.experiment.partition("/")[0].partition("-")[0]
+    out = args.out or _results_folder(args.experiment)
     try:
         seeds = [int(seed) for seed in args.seeds.split(",")] if args.seeds else []
     except ValueError as error:
         raise UserError(f"--seeds takes whole numbers such as 5,6,7, got {args.seeds!r}") from error
-    module = deterministic if args.experiment in deterministic.EXPERIMENTS else lock
-    rows = module.run(args.experiment, out, say, seeds)
+    owner = next(
+        (known for known in (deterministic, baselines) if args.experiment in known.EXPERIMENTS), lock
+    )
+    rows = owner.run(args.experiment, out, say, seeds)
     if args.json:
         print(json.dumps({"rows": rows}))
     return 0
+
+
+def _results_folder(experiment: str) -> Path:
+    """results/lock for lock/h5 and lock-paper/h5, results/control for mountaincar/..., and so on."""
+    family = experiment.partition("/")[0].partition("-")[0]
+    return Path("results") / {"mountaincar": "control", "acrobot": "control"}.get(family, family)
 
 
 def report(args: argparse.Namespace) -> int:

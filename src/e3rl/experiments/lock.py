@@ -107,7 +107,7 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
 
     started, rows = time.perf_counter(), []
     paid = np.zeros(len(cases), int)
-    models, value, replay = lanes.init(env, keys)
+    models, value, replay = lanes.init(keys)
     for t in range(max(budgets)):
         epoch = jnp.full(len(cases), t)
         policy, _ = lanes.plan(models, value, replay, keys, epoch)

@@ -228,14 +228,14 @@ class Lanes:
             act = jax.vmap(lambda key, obs, time: self._action(policy, key, obs, time, mode))
             return act(keys, obs, time)[:, None], jnp.ones(time.shape, jnp.int32)
 
-        def plan(key: Key, obs: Observation, time: Array) -> Plans:
+        def plan(key: Key, obs: Observation, time: Array) -> tuple[Int[Array, " L"], Int[Array, ""]]:
             found = self._search_graph(policy, key, obs, time, mode)
             return found.actions, found.length
 
         if jax.default_backend() != "cpu":
             return jax.vmap(plan)(keys, obs, time)
 
-        def if_running(inputs: tuple) -> Plans:
+        def if_running(inputs: tuple) -> tuple[Int[Array, " L"], Int[Array, ""]]:
             running, *now = inputs
             nothing = jnp.zeros(self.horizon, jnp.int32), jnp.array(1, jnp.int32)
             return jax.lax.cond(running, lambda: plan(*now), lambda: nothing)

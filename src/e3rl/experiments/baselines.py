@@ -1,0 +1,154 @@
+"""The baselines' curves of Figure 3: what each collects, episode by episode, and what it has learned at the end.
+
+Every seed is a run of its own; those already in the table are not repeated. A curve is kept as the mean return of a
+hundred stretches of episodes.
+"""
+
+import csv
+import dataclasses
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from e3rl._version import __version__
+from e3rl.baselines import running
+from e3rl.neural.run_folder import git_commit, read_json, read_metrics, write_json
+
+POINTS = 100
+COLUMNS = ("experiment", "seed", "episode", "env_steps", "return_mean")
+PAID = 2.0
+"""A return above this has collected the lock's large reward."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    algo: str
+    env: str
+    options: tuple[tuple[str, Any], ...]
+    config: str
+    steps: int
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+
+
+def _lock(algo: str, horizon: int, antishaped: bool, episodes: int) -> Experiment:
+    options = (("horizon", horizon), ("antishaped", antishaped))
+    config = f"paper-lock-{algo}"
+    if algo == "dqn":
+        config = f"paper-lock-{'antishaped-' if antishaped else ''}dqn-h{horizon}"
+    return Experiment(algo, "e3rl/CombinationLock-v0", options, config, episodes * horizon)
+
+
+EPISODES = {"dqn": 5_000, "ppo": 20_000, "ppo-rnd": 20_000}
+"""Of training on the lock: the released code's total for the DQN; policy gradients are given more, being cheap."""
+
+EXPERIMENTS: dict[str, Experiment] = {
+    **{
+        f"baselines-lock/h{horizon}-{reward}-{algo}": _lock(algo, horizon, reward == "antishaped", episodes)
+        for horizon in (5, 10, 15, 20)
+        for reward in ("standard", "antishaped")
+        for algo, episodes in EPISODES.items()
+    },
+    "baselines-mountaincar/dqn": Experiment("dqn", "e3rl/MountainCar-v0", (), "paper-control-dqn", 400_000),
+    "baselines-mountaincar/ppo-rnd": Experiment(
+        "ppo-rnd", "e3rl/MountainCar-v0", (), "paper-control-ppo-rnd", 2_000_000
+    ),
+    "baselines-acrobot/dqn": Experiment("dqn", "e3rl/Acrobot-v1", (), "paper-control-dqn", 25_000),
+    "baselines-acrobot/e3rl-dqn": Experiment("dqn", "e3rl/Acrobot-v1", (), "e3rl-dqn", 25_000),
+    "baselines-cartpole/dqn": Experiment("dqn", "e3rl/CartPole-v1", (), "e3rl-dqn", 100_000),
+    "baselines-cartpole/ppo": Experiment("ppo", "e3rl/CartPole-v1", (), "e3rl-ppo", 200_000),
+}
+
+
+def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = ()) -> list[dict[str, Any]]:
+    """Run the seeds that are not in `out`/NAME.csv yet; returns all rows."""
+    experiment = EXPERIMENTS[name]
+    seeds = tuple(seeds) or experiment.seeds
+    path = out / f"{name.replace('/', '-')}.csv"
+    rows, about = _found(path)
+    base = running.configured(experiment.algo, experiment.env, experiment.config, {})
+    config = dataclasses.replace(base, total_steps=experiment.steps)
+    for seed in seeds:
+        if str(seed) in about["final"]:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            options = dict(experiment.options)
+            _, [summary] = running.train(
+                experiment.algo,
+                experiment.env,
+                options,
+                config,
+                [seed],
+                Path(folder),
+                False,
+                lambda progress: None,
+            )
+            table = [row for row in read_metrics(Path(folder)) if row["phase"] == "train"]
+        rows += _curve(name, seed, table)
+        about["final"][str(seed)] = _final(table, summary)
+        _write(path, rows, {**about, "experiment": name, "config": dataclasses.asdict(config)}, experiment)
+        final = about["final"][str(seed)]
+        say(f"{name}, seed {seed}: return {final['return_mean']:.2f} after {final['episodes']} episodes")
+    return rows
+
+
+def _curve(name: str, seed: int, table: list[dict[str, str]]) -> list[dict[str, Any]]:
+    parts = np.array_split(np.arange(len(table)), min(POINTS, len(table)))
+    return [
+        {
+            "experiment": name,
+            "seed": seed,
+            "episode": int(part[-1]) + 1,
+            "env_steps": int(table[part[-1]]["env_steps"]),
+            "return_mean": round(float(np.mean([float(table[i]["return"]) for i in part])), 5),
+        }
+        for part in parts
+    ]
+
+
+def _final(table: list[dict[str, str]], summary: dict[str, Any]) -> dict[str, Any]:
+    """Greedy episodes at the end, and when training first got and kept getting somewhere."""
+    returns = np.array([float(row["return"]) for row in table])
+    optimum = summary["optimal_return"]
+    final = {
+        "episodes": len(returns),
+        "return_mean": summary["exploit_return_mean"],
+        "return_ci": summary["exploit_return_ci"],
+        "optimal_return": optimum,
+        "seconds": summary["wall_seconds"],
+    }
+    if optimum is not None:
+        paid = np.flatnonzero(returns > PAID)
+        means = np.convolve(returns, np.ones(100) / 100, mode="valid")
+        half = np.flatnonzero(means > optimum / 2)
+        final["paid_episodes"] = len(paid)
+        final["first_paid"] = int(paid[0]) + 1 if len(paid) else None
+        final["half_of_optimum"] = int(half[0]) + 100 if len(half) else None
+    return final
+
+
+def _found(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    if not path.exists():
+        return [], {"final": {}}
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file)), {"final": read_json(path.with_suffix(".json"))["final"]}
+
+
+def _write(path: Path, rows: list[dict[str, Any]], about: dict[str, Any], experiment: Experiment) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+    made = {
+        "settings": dataclasses.asdict(experiment),
+        "version": __version__,
+        "commit": git_commit(),
+        "jax": jax.__version__,
+        "device": jax.devices()[0].device_kind,
+    }
+    write_json(path.with_suffix(".json"), {**about, **made})
