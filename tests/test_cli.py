@@ -511,3 +511,53 @@ def test_a_run_killed_by_the_system_resumes_to_the_same_bytes(trained, tmp_path)
 def test_a_loss_that_explodes_is_one_line_that_names_the_epoch(tmp_path, capsys):
     assert train(tmp_path / "run", "--json", "--set", "model_learning_rate=1e30") == 2
     one_line(capsys, "the model loss of seed 3 became (nan|inf) in epoch [0-6]")
+
+
+# Environments of other kinds, with everything small.
+
+SMALL = {
+    "explore_episodes": 2, "episodes_per_epoch": 2, "ensemble_size": 2, "hidden": 8, "model_updates": 2,
+    "model_batch": 4, "nodes": 20, "playouts": 4, "particles": 4, "leaf": "zero", "exploit": "dqn",
+    "exploit_updates": 4, "snapshots": 1, "dqn_batch": 4, "evaluation_episodes": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "family", "planner"),
+    [
+        ("FrozenLake-v1", ["max_episode_steps=6"], "factored", "mcts"),
+        ("mountaincar", ["time_limit=6"], "mlp", "graph"),
+    ],
+)
+def test_training_chooses_by_the_environments_looks(env, options, family, planner, tmp_path, capsys):
+    """`--config auto`, the default, then `evaluate` and `report` on what it left."""
+    changes = [f"{key}={value}" for key, value in SMALL.items()]
+    argv = [
+        "train",
+        env,
+        "--env",
+        *options,
+        "--config",
+        "auto",
+        "--set",
+        *changes,
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert cli.main([*argv, "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["runs"]
+    assert (run["config"]["family"], run["config"]["planner"]) == (family, planner)
+    assert {key: run["config"][key] for key in SMALL} == SMALL
+    assert run["optimal_return"] is None
+    rows = read_metrics(tmp_path / "run")
+    assert [row["phase"] for row in rows] == ["explore"] * 2 + ["exploit"] * 2
+    assert max(int(row["length"]) for row in rows) <= 6
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["share_of_optimum"] is None
+    assert cli.main(["report", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out.startswith("seed 0: return")
+
+
+def test_auto_is_the_lock_settings_on_a_lock():
+    options = {"horizon": 3}
+    assert runner.settings("e3rl/CombinationLock-v0", options, "neural-e3", "auto", {}) == named("e3rl")

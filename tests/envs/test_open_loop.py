@@ -122,7 +122,9 @@ def test_planners_are_told_who_still_runs_and_everyone_observes_through_observe(
     env, seen = StartingCar(0.4, 0.045, LIMIT), []
 
     def plan(keys, obs, time, running):
-        jax.debug.callback(lambda *now: seen.append([np.asarray(x).tolist() for x in now]), time, running, obs)
+        jax.debug.callback(
+            lambda *now: seen.append([np.asarray(x).tolist() for x in now]), time, running, obs
+        )
         return looking(keys, obs, time, running)
 
     found = rollout_plans(env, plan, jax.random.split(jax.random.key(0), 2), lambda obs: 2.0 * obs)

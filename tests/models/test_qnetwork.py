@@ -208,7 +208,9 @@ def test_the_learning_rate_falls_to_a_tenth_and_stays_there():
     settings = HARD._replace(learning_rate=1e-3, decay=10)
     state = make_q_state(constant(np.zeros((HORIZON, ACTIONS))), settings)
     far = jnp.full((1, ACTIONS), 1e3)  # beyond the Huber threshold: a gradient that does not change
-    once = jax.jit(lambda s: step(s, jnp.zeros((1, INPUTS)), jnp.array([0]), far, jnp.ones_like(far), settings))
+    once = jax.jit(
+        lambda s: step(s, jnp.zeros((1, INPUTS)), jnp.array([0]), far, jnp.ones_like(far), settings)
+    )
     moves = []
     for _ in range(14):
         before = state.online.head_bias[0, 0]

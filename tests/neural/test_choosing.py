@@ -54,12 +54,14 @@ DICT = spaces.Dict({"place": spaces.Box(0.0, 1.0, (2,)), "door": spaces.Discrete
         (Toy(IMAGE), {}, "conv", "graph", "squared"),
         (Toy(IMAGE, dice=True), {}, "conv", "mcts", "squared"),
         (Toy(DICT), {}, "factored", "graph", "squared"),
-        (Toy(spaces.MultiBinary(4)), {}, "bernoulli", "graph", "marginal"),
+        (Toy(spaces.MultiBinary([2, 2])), {}, "bernoulli", "graph", "marginal"),
         (Toy(spaces.MultiDiscrete([2, 3])), {}, "factored", "graph", "marginal"),
     ],
     ids=str,
 )
-def test_the_family_follows_the_observations_and_the_planner_the_dice(env, options, family, planner, distance):
+def test_the_family_follows_the_observations_and_the_planner_the_dice(
+    env, options, family, planner, distance
+):
     made = make(env, **options)
     config = suited_config(made)
     assert (config.family, config.planner, config.distance) == (family, planner, distance)
@@ -94,8 +96,16 @@ def test_what_has_an_id_is_copied_and_what_is_an_object_is_not():
 @pytest.mark.parametrize(
     ("env", "family", "message"),
     [
-        ("e3rl/MountainCar-v0", "bernoulli", r"family 'bernoulli' is for binary vectors: use 'mlp' for Box\("),
-        ("e3rl/MountainCar-v0", "conv", r"'conv' is for images \[height, width, channels\], not shape \(2,\): "),
+        (
+            "e3rl/MountainCar-v0",
+            "bernoulli",
+            r"family 'bernoulli' is for binary vectors: use 'mlp' for Box\(",
+        ),
+        (
+            "e3rl/MountainCar-v0",
+            "conv",
+            r"'conv' is for images \[height, width, channels\], not shape \(2,\): ",
+        ),
         ("e3rl/RandomMDP-v0", "bernoulli", r"'bernoulli' is for binary vectors: use 'factored' for Discrete"),
         ("e3rl/RandomMDP-v0", "conv", "use 'factored' here"),
         ("e3rl/Maze-v0", "mlp", "family 'mlp' is for vectors: use 'conv' here"),
@@ -129,7 +139,9 @@ def test_a_buffer_that_is_too_large_says_what_to_do():
     big = Toy(spaces.Box(0, 255, (210, 160, 3), np.uint8))
     env = HostEnvironments(make(big), time_limit=1000)
     config = NeuralE3Config(family="conv", explore_episodes=50)
-    with pytest.raises(UserError, match=r"50000 transitions of 100800 entries would take 38 GiB: lower") as error:
+    with pytest.raises(
+        UserError, match=r"50000 transitions of 100800 entries would take 38 GiB: lower"
+    ) as error:
         Lanes(env, config)
     assert "\n" not in str(error.value)
     assert "ResizeObservation" in str(error.value)

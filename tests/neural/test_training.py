@@ -361,7 +361,7 @@ def scripted(scores):
     """Lanes whose episodes earn `scores[round]` in the mean and whose training adds 10 to the weights."""
     trained = []
 
-    def play(env, policy, replay, keys, t, count):
+    def play(env, policy, replay, keys, t, count, before):
         assert count == 3
         returns = scores[int(t[0]) - 1] + jnp.array([[-1.0, 0.0, 1.0]])
         empty = jnp.zeros((1, 3))

@@ -196,6 +196,17 @@ def report(args: argparse.Namespace) -> int:
             else f"{text}\npicture: {picture}"
         )
         return 0
+    if any(folder.glob("maze-*.csv")) or any(folder.glob("mountaincar-*.csv")):
+        from e3rl.reports import deterministic
+
+        picture, text = deterministic.draw(folder), deterministic.table(folder)
+        shown = (
+            json.dumps({"table": text, "figure": str(picture)})
+            if args.json
+            else f"{text}\npicture: {picture}"
+        )
+        print(shown)
+        return 0
     if any(folder.glob("planning-*.csv")):
         from e3rl.reports import planning
 

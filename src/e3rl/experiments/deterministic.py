@@ -50,6 +50,8 @@ def _control(env: str, config: str, budgets: tuple[int, ...], **changes: Any) ->
 
 
 def _maze(size: int, config: str, **changes: Any) -> Experiment:
+    own = {"snap": True} if config == "e3rl-image" else {}  # as is chosen for frames of zeros and ones
+    changes = {**own, **changes}
     return Experiment("e3rl/Maze-v0", (("size", size),), config, (50,), (0, 1, 2), tuple(changes.items()))
 
 
@@ -58,6 +60,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "mountaincar/paper": _control("e3rl/MountainCar-v0", "paper-control", (100,)),
     "acrobot/e3rl": _control("e3rl/Acrobot-v1", "e3rl-control", (20, 30, 50)),
     **{f"maze/{size}-e3rl": _maze(size, "e3rl-image") for size in (5, 10, 20)},
+    **{f"maze/{size}-paper": _maze(size, "paper-maze") for size in (5, 10, 20)},
     **{f"maze/{size}-ue2": _maze(size, "e3rl-image", planner="uniform") for size in (5, 10, 20)},
 }
 

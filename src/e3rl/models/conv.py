@@ -61,6 +61,9 @@ class ConvDynamics(AbstractDynamics):
     learn every place of the image apart. `"pooled"`: two layers that judge each location by itself and the maximum of
     each map over the image, so that what is learned in one place holds in all: after nine visits to the goals of
     10 × 10 mazes it predicted that reward of 2 to within 0.2 on average in mazes never seen, the dense head not at all.
+
+    With `snap` the most likely frame is one of zeros and ones, as a maze's are: an error of a few hundredths then
+    vanishes at every step instead of growing along a plan of fifty.
     """
 
     weights: Weights
@@ -69,6 +72,7 @@ class ConvDynamics(AbstractDynamics):
     reward_head: RewardHead = eqx.field(static=True)
     reward_weight: float = eqx.field(static=True)
     termination_weight: float = eqx.field(static=True)
+    snap: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -79,10 +83,12 @@ class ConvDynamics(AbstractDynamics):
         reward_head: RewardHead = "dense",
         reward_weight: float = 1.0,
         termination_weight: float = 1.0,
+        snap: bool = False,
         *,
         key: Key,
     ):
         self.shape = shape
+        self.snap = snap
         self.noise_shape = (0,)
         self.reward_head = reward_head
         self.reward_weight = reward_weight
@@ -138,7 +144,10 @@ class ConvDynamics(AbstractDynamics):
         return Outputs(obs + change, reward, ending + RARELY_ENDS)
 
     def draw(self, prediction: Prediction, uniform: Float[Array, "0"]) -> Float[Array, "h w c"]:
-        return prediction.obs
+        return self.most_likely(prediction)
+
+    def most_likely(self, prediction: Prediction) -> Float[Array, "h w c"]:
+        return jnp.round(prediction.obs) if self.snap else prediction.obs
 
     def loss(
         self, obs: Float[Array, "h w c"], row: Transitions, key: Key

@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import numpy as np
 
 from e3rl.envs.adapter import GymnasiumEnvironment, make
 from e3rl.envs.base import AbstractEnvironment
@@ -27,6 +28,8 @@ def suited_config(env: AbstractEnvironment | GymnasiumEnvironment) -> NeuralE3Co
     changes: dict[str, object] = {"family": family}
     if all(part.kind != "continuous" for part in encoding.parts) and family != "conv":
         changes["distance"] = "marginal"
+    if family == "conv":
+        changes["snap"] = _is_black_and_white(env, encoding)
     if not looks_deterministic(env, jax.random.key(0)):
         changes["planner"] = "mcts"
         if base.exploit == "graph":
@@ -53,3 +56,10 @@ def prepare(
         return copy
 
     return HostEnvironments(again, config.episodes_per_epoch), config
+
+
+def _is_black_and_white(env: AbstractEnvironment | GymnasiumEnvironment, encoding: Encoding) -> bool:
+    """Is the first frame made of zeros and ones?"""
+    first = env.reset(jax.random.key(0))[1] if isinstance(env, AbstractEnvironment) else env.reset(0)
+    frame = np.asarray(encoding.encode(first) if isinstance(env, AbstractEnvironment) else first)
+    return bool(np.isin(frame, (0.0, 1.0)).all())

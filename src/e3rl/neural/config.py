@@ -58,6 +58,8 @@ class NeuralE3Config:
     reward_head: RewardHead = "pooled"
     """Convolutional dynamics only: reward and ending from a fully-connected layer over the image as in App. C.2
     ("dense"), or from a sum over its places ("pooled"), which holds wherever in the image something happens."""
+    snap: bool = False
+    """Convolutional dynamics only: plans take predicted frames to be of zeros and ones."""
     model_updates: int = 200
     """N_update of section 4.1 (App. C.1: "Model Updates per Epoch")."""
     model_batch: int = 64

@@ -57,7 +57,12 @@ def dynamics(
         case "conv":
             height, breadth, channels = shape
             return lambda key: ConvDynamics(
-                (height, breadth, channels), actions, width=width, reward_head=config.reward_head, key=key
+                (height, breadth, channels),
+                actions,
+                width=width,
+                reward_head=config.reward_head,
+                snap=config.snap,
+                key=key,
             )
         case "mdn":
             return lambda key: MdnDynamics(shape[0], actions, width=width, key=key)

@@ -95,9 +95,10 @@ class Lanes:
         self._compiled_evaluate = over_lanes(self._evaluate)
 
     def collect(
-        self, env: Environment, policy: Policy, replay: Replay, keys: Keys, t: Array
+        self, env: Environment, policy: Policy, replay: Replay, keys: Keys, t: Array, before: int = 0
     ) -> tuple[Replay, Episodes]:
-        """Line 7: n episodes of the exploration policy in every lane."""
+        """Line 7: n episodes of the exploration policy in every lane; `before` were played earlier, which only counts
+        in the message of `EpisodeBroken`."""
         fresh = not np.asarray(replay.size).any()  # known here, so that nothing is planned in vain
         if isinstance(env, AbstractEnvironment):
             return self._compiled_collect(env, policy, replay, keys, t, fresh)
@@ -107,16 +108,23 @@ class Lanes:
             return self.explore_plans(only, uniform, keys, obs, time, running)
 
         key = key_for(keys[0], "collect", t[0])
-        return self.absorb(policy, replay, self._play(env, plan, key, self.config.episodes_per_epoch))
+        return self.absorb(policy, replay, self._play(env, plan, key, self.config.episodes_per_epoch, before))
 
     def exploit_episodes(
-        self, env: Environment, policy: Policy, replay: Replay, keys: Keys, t: Array, count: int
+        self,
+        env: Environment,
+        policy: Policy,
+        replay: Replay,
+        keys: Keys,
+        t: Array,
+        count: int,
+        before: int = 0,
     ) -> tuple[Replay, Episodes]:
         """`count` greedy episodes in every lane, and the replay buffers with them added."""
         if isinstance(env, AbstractEnvironment):
             return self._compiled_exploit_episodes(env, policy, replay, keys, t, count)
         key = key_for(keys[0], "exploit episodes", t[0])
-        return self.absorb(policy, replay, self._play_greedily(env, policy, key, count))
+        return self.absorb(policy, replay, self._play_greedily(env, policy, key, count, before))
 
     def evaluate(self, env: Environment, policy: Policy, keys: Keys, count: int) -> Float[Array, "lanes n"]:
         """The returns of `count` greedy episodes in every lane."""
@@ -125,11 +133,13 @@ class Lanes:
         episodes = self._play_greedily(env, policy, key_for(keys[0], "evaluate"), count)
         return jax.vmap(jax.vmap(episode_return))(episodes)
 
-    def _play_greedily(self, env: HostEnvironments, policy: Policy, key: Key, count: int) -> Trajectory:
+    def _play_greedily(
+        self, env: HostEnvironments, policy: Policy, key: Key, count: int, before: int = 0
+    ) -> Trajectory:
         only = _first_lane(policy)
-        return self._play(env, lambda *now: self.exploit_plans(only, *now), key, count)
+        return self._play(env, lambda *now: self.exploit_plans(only, *now), key, count, before)
 
-    def _play(self, env: HostEnvironments, plan: Planner, key: Key, count: int) -> Trajectory:
+    def _play(self, env: HostEnvironments, plan: Planner, key: Key, count: int, before: int) -> Trajectory:
         """Episodes of an environment in Python, as those of a single lane."""
         running = jnp.ones(env.copies, bool)
 
@@ -137,7 +147,7 @@ class Lanes:
             keys = jax.random.split(key, env.copies)
             return plan(keys, jnp.asarray(obs, self.storage), jnp.asarray(time), running)
 
-        return self.one_lane(env.play(plan_all, key, count))
+        return self.one_lane(env.play(plan_all, key, count, before))
 
     def one_lane(self, episodes: Trajectory) -> Trajectory:
         """Episodes that were played in Python, as those of a single lane."""

@@ -132,7 +132,9 @@ class Training:
 
     def _collect(self, policy: Policy, replay: Replay, t: int) -> Replay:
         try:
-            replay, self.collected = self.lanes.collect(self.env, policy, replay, self.keys, self._epoch(t))
+            replay, self.collected = self.lanes.collect(
+                self.env, policy, replay, self.keys, self._epoch(t), self.episodes
+            )
         except EpisodeBroken as error:
             replay = self._keep_broken("explore", error, policy, replay)
             self.unsaved = t, self.episodes, (policy.models, self.value, replay), self.env_steps
@@ -232,7 +234,7 @@ class Training:
     ) -> tuple[Replay, Episodes]:
         try:
             replay, collected = self.lanes.exploit_episodes(
-                self.env, policy, replay, self.keys, self._epoch(round_), count
+                self.env, policy, replay, self.keys, self._epoch(round_), count, self.episodes
             )
         except EpisodeBroken as error:
             self._keep_broken("exploit", error, policy, replay)

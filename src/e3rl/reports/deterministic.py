@@ -1,0 +1,96 @@
+"""Tables and curves of the mazes and control tasks (Figure 3, lower half) from the files of `e3rl reproduce`."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+COLOURS = ("#3b6fb6", "#c0392b", "#2e8b57", "#8e5ea2", "#d08c2f")
+
+
+def found(folder: Path) -> list[dict[str, Any]]:
+    """What the experiments of a folder say about themselves, in the order of their names."""
+    read = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    known = [about for about in read if "exploit" in about and "experiment" in about]
+    return sorted(known, key=lambda about: _order(about["experiment"]))
+
+
+def table(folder: Path) -> str:
+    """A line per experiment and budget: the seeds' mean greedy returns, median and range."""
+    lines = ["experiment           episodes  seeds  return: median (worst to best)   goal reached  optimum"]
+    for about in found(folder):
+        for budget in sorted({verdict["budget"] for verdict in about["exploit"]}):
+            own = [verdict for verdict in about["exploit"] if verdict["budget"] == budget]
+            means = [verdict["return_mean"] for verdict in own]
+            spread = f"{np.median(means):.2f} ({min(means):.2f} to {max(means):.2f})"
+            reached = f"{min(v['reached'] for v in own):.0%} to {max(v['reached'] for v in own):.0%}"
+            optima = [v["optimal_return_mean"] for v in own if "optimal_return_mean" in v]
+            optimum = f"{np.median(optima):.2f}" if optima else ""
+            lines.append(
+                f"{about['experiment']:<20} {budget:>8}  {len(own):>5}  {spread:<31} {reached:>12}  {optimum:>7}"
+            )
+    return "\n".join(lines)
+
+
+def draw(folder: Path) -> Path:
+    """Returns while exploring, one panel per environment, and what the exploit phase reaches after each budget."""
+    experiments = found(folder)
+    tasks = list(dict.fromkeys(_task(about["experiment"]) for about in experiments))
+    figure = Figure(figsize=(4.2 * len(tasks), 3.6), layout="constrained")
+    for axes, task in zip(
+        np.atleast_1d(figure.subplots(1, len(tasks), squeeze=False)[0]), tasks, strict=True
+    ):
+        own = [about for about in experiments if _task(about["experiment"]) == task]
+        for about, colour in zip(own, COLOURS, strict=False):
+            _panel(axes, folder, about, colour)
+        axes.set_title(task)
+        axes.set_xlabel("exploration episodes")
+        axes.set_ylabel("return")
+        axes.legend(frameon=False, fontsize=7)
+    path = folder / "returns.png"
+    figure.savefig(path, dpi=120)
+    return path
+
+
+def _panel(axes: Axes, folder: Path, about: dict[str, Any], colour: str) -> None:
+    name = about["experiment"]
+    with (folder / f"{name.replace('/', '-')}.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["phase"] == "explore"]
+    seeds = sorted({row["seed"] for row in rows})
+    size = about["config"]["episodes_per_epoch"]
+    curves = [
+        _by_epoch([float(row["return"]) for row in rows if row["seed"] == seed], size) for seed in seeds
+    ]
+    episodes = size * np.arange(1, len(curves[0]) + 1)
+    label = name.partition("/")[2]
+    axes.plot(episodes, np.median(curves, axis=0), color=colour, linestyle="--", label=f"{label}: exploring")
+    axes.fill_between(episodes, np.min(curves, axis=0), np.max(curves, axis=0), color=colour, alpha=0.15)
+    budgets = sorted({verdict["budget"] for verdict in about["exploit"]})
+    means = [[v["return_mean"] for v in about["exploit"] if v["budget"] == budget] for budget in budgets]
+    middle = [float(np.median(values)) for values in means]
+    below = [mid - min(values) for mid, values in zip(middle, means, strict=True)]
+    above = [max(values) - mid for mid, values in zip(middle, means, strict=True)]
+    axes.errorbar(
+        budgets, middle, [below, above], fmt="o", color=colour, capsize=3, label=f"{label}: exploiting"
+    )
+
+
+def _by_epoch(returns: Sequence[float], size: int) -> list[float]:
+    return [float(np.mean(returns[start : start + size])) for start in range(0, len(returns), size)]
+
+
+def _task(experiment: str) -> str:
+    """mountaincar for mountaincar/e3rl, maze 10 for maze/10-ue2."""
+    family, _, rest = experiment.partition("/")
+    return f"maze {rest.partition('-')[0]}" if family == "maze" else family
+
+
+def _order(experiment: str) -> tuple[str, int, str]:
+    family, _, rest = experiment.partition("/")
+    size, _, name = rest.partition("-")
+    return (family, int(size), name) if size.isdecimal() else (family, 0, rest)
