@@ -313,7 +313,11 @@ def test_report(trained, capsys):
     (trained / "learning.png").unlink()
     assert cli.main(["report", str(trained), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report == {"runs": [RunFolder(trained).summary()], "figure": str(trained / "learning.png")}
+    assert report == {
+        "runs": [RunFolder(trained).summary()],
+        "figure": str(trained / "learning.png"),
+        "figures": [],  # those of searches and predictions, which a lock has not
+    }
     assert (trained / "learning.png").stat().st_size > 0
     assert cli.main(["report", str(trained)]) == 0
     assert "seed 3: return" in capsys.readouterr().out

@@ -192,12 +192,16 @@ def test_train_makes_a_folder_for_every_seed(tmp_path):
 
 
 def test_baselines_by_name():
-    assert configured("dqn", None, {"hidden": "8"}) == DQNConfig(hidden=8)
-    assert configured("ppo-rnd", None, {}).rnd
+    car = "e3rl/MountainCar-v0"
+    assert configured("dqn", car, "auto", {"hidden": "8"}) == DQNConfig(hidden=8)
+    assert configured("ppo-rnd", car, "auto", {}).rnd
+    lock = configured("dqn", LOCK, "auto", {})
+    assert lock == configured("dqn", car, "e3rl-lock-dqn", {})
+    assert lock != configured("dqn", car, "auto", {})
     with pytest.raises(UserError, match="unknown baseline 'sarsa'; known: dqn, ppo, ppo-rnd"):
-        configured("sarsa", None, {})
+        configured("sarsa", car, "auto", {})
     with pytest.raises(UserError, match="unknown config 'e3rl-ppo'; known: e3rl-dqn"):
-        configured("dqn", "e3rl-ppo", {})
+        configured("dqn", car, "e3rl-ppo", {})
 
 
 def test_seeds_in_one_program_learn_what_they_learn_alone():

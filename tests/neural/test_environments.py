@@ -72,8 +72,9 @@ def small(env):
     )
 
 
-QUICK = ["CartPole-v1", "FrozenLake-v1", "ToyImage-v0", "ToyDict-v0"]
+QUICK = ["CartPole-v1", "ToyImage-v0", "ToyDict-v0"]
 MORE = [
+    "FrozenLake-v1",
     "MountainCar-v0",
     "Acrobot-v1",
     "CliffWalking-v1",

@@ -65,17 +65,22 @@ class Network(eqx.Module):
         self.biases = tuple(jnp.zeros(weight.shape[0]) for weight in self.weights)
 
     def __call__(self, obs: Float[Array, "*obs"]) -> Float[Array, " outputs"]:
+        return self.many(obs[None])[0]
+
+    def many(self, obs: Float[Array, "N *obs"]) -> Float[Array, "N outputs"]:
+        """What `vmap` gives, but with the rows as columns of the products: on a CPU the gradient of the weights then
+        takes two thirds of the time."""
         x = obs
         for kernel, stride in zip(self.kernels, (self.stride, 2), strict=False):
             window = (stride, stride)
             x = jax.lax.conv_general_dilated(
-                x[None], kernel, window, "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-            )[0]
+                x, kernel, window, "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )
             x = jax.nn.relu(x)
-        x = x.reshape(-1)
+        x = x.reshape(x.shape[0], -1).T
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = self.activation(weight @ x + bias)
-        return self.weights[-1] @ x + self.biases[-1]
+            x = self.activation(weight @ x + bias[:, None])
+        return (self.weights[-1] @ x + self.biases[-1][:, None]).T
 
 
 class ActorCritic(eqx.Module):
@@ -110,8 +115,11 @@ class ActorCritic(eqx.Module):
         self.critic = None if shared else Network(shape, (value,), width, 2, maps, jnp.tanh, key=k_critic)
 
     def __call__(self, obs: Float[Array, "*obs"]) -> tuple[Float[Array, " A"], Float[Array, " S"]]:
+        logits, values = self.many(obs[None])
+        return logits[0], values[0]
+
+    def many(self, obs: Float[Array, "N *obs"]) -> tuple[Float[Array, "N A"], Float[Array, "N S"]]:
         centred = obs - 0.5  # entries with bounds arrive in [0, 1]
-        outputs = self.policy(centred)
-        return outputs[: self.actions], outputs[self.actions :] if self.critic is None else self.critic(
-            centred
-        )
+        outputs = self.policy.many(centred)
+        values = outputs[:, self.actions :] if self.critic is None else self.critic.many(centred)
+        return outputs[:, : self.actions], values

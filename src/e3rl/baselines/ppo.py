@@ -81,7 +81,8 @@ def entropy(logits: Float[Array, "N A"]) -> Float[Array, ""]:
 
 
 def log_probability(logits: Float[Array, "N A"], action: Int[Array, " N"]) -> Float[Array, " N"]:
-    return jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], axis=-1)[:, 0]
+    chosen = action[:, None] == jnp.arange(logits.shape[-1])
+    return jnp.sum(jnp.where(chosen, jax.nn.log_softmax(logits), 0.0), axis=-1)
 
 
 class PPO(AbstractBaseline):
@@ -114,7 +115,7 @@ class PPO(AbstractBaseline):
         return PPOState(learned, self._optimiser().init(eqx.filter(learned, eqx.is_array)), novelty)
 
     def act(self, state: PPOState, key: Key, obs: Shaped[Array, "n *obs"]) -> tuple[Int[Array, " n"], Choice]:
-        logits, value = jax.vmap(state.learned.network)(obs.astype(jnp.float32))
+        logits, value = state.learned.network.many(obs.astype(jnp.float32))
         action = jax.random.categorical(key, logits)
         return action, Choice(log_probability(logits, action), value)
 
@@ -141,7 +142,7 @@ class PPO(AbstractBaseline):
         def update(carry: tuple, inputs: tuple) -> tuple[tuple, Metrics]:
             index, key = inputs
             learned, optimiser = carry
-            batch = jax.tree.map(lambda leaf: leaf[index], samples)
+            batch = samples if config.minibatches == 1 else jax.tree.map(lambda leaf: leaf[index], samples)
             objective = eqx.filter_grad(self.loss, has_aux=True)
             gradient, metrics = objective(learned, novelty, batch, key)
             with jax.numpy_dtype_promotion("standard"):  # Adam raises its decay to a whole number of updates
@@ -159,7 +160,7 @@ class PPO(AbstractBaseline):
     ) -> tuple[Float[Array, ""], Metrics]:
         """L^CLIP + c_V · squared value error − c_H · entropy, and the predictor's error where there is one."""
         config = self.config
-        logits, value = jax.vmap(learned.network)(batch.obs)
+        logits, value = learned.network.many(batch.obs)
         chosen = log_probability(logits, batch.action)
         advantage = batch.advantage
         if config.normalise_advantages:
@@ -185,7 +186,7 @@ class PPO(AbstractBaseline):
         non-episodic), so that reaching something new is worth dying for."""
         config, network, novelty = self.config, state.learned.network, state.novelty
         before: Choice = rollout.extra
-        next_value = jax.vmap(jax.vmap(lambda obs: network(obs)[1]))(rollout.next_obs)
+        next_value = jax.vmap(network.many)(rollout.next_obs)[1]
         ended = rollout.terminated | rollout.truncated
         streams = [
             advantages(
@@ -219,4 +220,4 @@ class PPO(AbstractBaseline):
         if config.anneal:
             rollouts = max(1, config.total_steps // (self.steps * self.copies))
             rate = optax.linear_schedule(rate, 0.0, rollouts * config.epochs * config.minibatches)
-        return optax.chain(optax.clip_by_global_norm(config.gradient_clip), optax.adam(rate, eps=1e-5))
+        return optax.flatten(optax.chain(optax.clip_by_global_norm(config.gradient_clip), optax.adam(rate, eps=1e-5)))

@@ -203,7 +203,8 @@ class NeuralE3Config:
             self.gradient_clip,
             self.value_target_rate,
             0,
-            decay=self._exploit_decay(),
+            self.huber,
+            self._exploit_decay(),
         )
         return self._value(updates, q)
 
@@ -218,7 +219,8 @@ class NeuralE3Config:
             self.gradient_clip,
             0.0,
             self.dqn_target_period,
-            decay=self._exploit_decay(),
+            self.huber,
+            self._exploit_decay(),
         )
         return DqnSettings(updates, self.dqn_batch, self.dqn_discount, self.ending_share, q)
 

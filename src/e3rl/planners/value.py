@@ -147,6 +147,5 @@ def imagined_return(
 
     keys = jax.random.split(key, starts.shape[0])
     each_start = jax.vmap(episode, in_axes=(None, 0, 0))
-    return jnp.mean(
-        eqx.filter_vmap(each_start, in_axes=(eqx.if_array(0), None, None))(ensemble, starts, keys)
-    )
+    each_member = eqx.filter_vmap(each_start, in_axes=(eqx.if_array(0), None, None))
+    return jnp.min(jnp.mean(each_member(ensemble, starts, keys), axis=1))
