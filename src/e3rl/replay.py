@@ -9,6 +9,9 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.types import Key, Trajectory
 
+NO_BOUND = 1e9
+"""From here on a bound is none: spaces are often declared with the largest number there is."""
+
 
 class Transitions(NamedTuple):
     """Steps of episodes, one a row. `time` is the step within its episode, an input of finite-horizon models."""
@@ -54,14 +57,14 @@ class Replay(NamedTuple):
         high: Float[np.ndarray, "*obs"] | None = None,
     ) -> "Replay":
         """Room for `capacity` transitions whose observations look like `obs` and lie within `low` and `high`, infinite
-        where there is no bound. Without bounds, observations are taken to be in [0, 1]."""
+        (or enormous) where there is no bound. Without bounds, observations are taken to be in [0, 1]."""
         frames = jnp.zeros((capacity, *obs.shape), obs.dtype)
         count = jnp.zeros(capacity, jnp.int32)
         flag = jnp.zeros(capacity, bool)
         rows = Transitions(frames, count, count, jnp.zeros(capacity), frames, flag)
         low = np.zeros(obs.shape, np.float32) if low is None else low
         high = np.ones(obs.shape, np.float32) if high is None else high
-        bounded = np.isfinite(low) & np.isfinite(high)
+        bounded = np.maximum(np.abs(low), np.abs(high)) < NO_BOUND
         scale = Scale(
             jnp.asarray(np.where(bounded, low, 0.0), jnp.float32),
             jnp.asarray(np.where(bounded, high, 1.0), jnp.float32),

@@ -132,6 +132,22 @@ def test_hidden_layers_are_orthogonal():
     np.testing.assert_allclose(square @ square.T, 2.0 * np.eye(16), atol=1e-4)
 
 
+@pytest.mark.parametrize(("shape", "shared"), [((3,), False), ((6, 5, 2), True)], ids=["vector", "image"])
+def test_many_observations_are_those_one_by_one(shape, shared):
+    network = (
+        PPO(dataclasses.replace(TINY, shared_trunk=shared)).init(jax.random.key(0), shape, 5).learned.network
+    )
+    obs = jax.random.uniform(jax.random.key(1), (4, *shape))
+    logits, values = eqx.filter_jit(type(network).many)(network, obs)
+    assert logits.shape == (4, 5)
+    assert values.shape == (4, 1)
+    each = eqx.filter_jit(type(network).__call__)
+    for n in range(4):
+        one = each(network, obs[n])
+        np.testing.assert_allclose(logits[n], one[0], atol=1e-6)
+        np.testing.assert_allclose(values[n], one[1], atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("config", "shape", "shared"),
     [(TINY, (3,), True), (TINY_RND, (6, 5, 2), False)],

@@ -220,4 +220,6 @@ class PPO(AbstractBaseline):
         if config.anneal:
             rollouts = max(1, config.total_steps // (self.steps * self.copies))
             rate = optax.linear_schedule(rate, 0.0, rollouts * config.epochs * config.minibatches)
-        return optax.flatten(optax.chain(optax.clip_by_global_norm(config.gradient_clip), optax.adam(rate, eps=1e-5)))
+        return optax.flatten(
+            optax.chain(optax.clip_by_global_norm(config.gradient_clip), optax.adam(rate, eps=1e-5))
+        )

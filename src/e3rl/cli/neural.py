@@ -196,7 +196,7 @@ def report(args: argparse.Namespace) -> int:
             else f"{text}\npicture: {picture}"
         )
         return 0
-    if any(folder.glob("maze-*.csv")) or any(folder.glob("mountaincar-*.csv")):
+    if any(any(folder.glob(f"{task}-*.csv")) for task in ("maze", "mountaincar", "acrobot")):
         from e3rl.reports import deterministic
 
         picture, text = deterministic.draw(folder), deterministic.table(folder)

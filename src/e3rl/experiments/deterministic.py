@@ -50,8 +50,6 @@ def _control(env: str, config: str, budgets: tuple[int, ...], **changes: Any) ->
 
 
 def _maze(size: int, config: str, **changes: Any) -> Experiment:
-    own = {"snap": True} if config == "e3rl-image" else {}  # as is chosen for frames of zeros and ones
-    changes = {**own, **changes}
     return Experiment("e3rl/Maze-v0", (("size", size),), config, (50,), (0, 1, 2), tuple(changes.items()))
 
 
@@ -62,6 +60,11 @@ EXPERIMENTS: dict[str, Experiment] = {
     **{f"maze/{size}-e3rl": _maze(size, "e3rl-image") for size in (5, 10, 20)},
     **{f"maze/{size}-paper": _maze(size, "paper-maze") for size in (5, 10, 20)},
     **{f"maze/{size}-ue2": _maze(size, "e3rl-image", planner="uniform") for size in (5, 10, 20)},
+    **{f"maze/{size}-snap": _maze(size, "e3rl-image", snap=True) for size in (5, 10, 20)},
+    **{
+        f"maze/{size}-snap-ue2": _maze(size, "e3rl-image", snap=True, planner="uniform")
+        for size in (5, 10, 20)
+    },
 }
 
 

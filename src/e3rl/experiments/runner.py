@@ -56,7 +56,7 @@ def train(
 ) -> tuple[list[Path], list[dict[str, Any]]]:
     """Train every seed in one program; returns the run folders and their summaries.
 
-    The lock (or maze) of a seed is drawn from that seed unless the options name one.
+    The lock of a seed is drawn from that seed unless the options name one.
     """
     paths = [out] if len(seeds) == 1 else [out / f"seed{seed}" for seed in seeds]
     refuse_mixture(out, paths)

@@ -10,10 +10,11 @@ import numpy as np
 
 from e3rl.envs.adapter import violation
 from e3rl.envs.base import AbstractEnvironment
+from e3rl.neural.acting import Policy
 from e3rl.neural.checkpoint import load_tree, save_tree
 from e3rl.neural.choosing import prepare
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.lanes import Policy, key_for, lanes_for
+from e3rl.neural.lanes import key_for, lanes_for
 from e3rl.neural.run_folder import RunFolder, read_json
 from e3rl.neural.training import Training, Watcher
 from e3rl.types import UserError
@@ -71,7 +72,8 @@ class NeuralE3:
 
     def predict(self, obs: Any, time: int | None = None) -> int:
         """The action for `obs` at step `time`; without it the agent keeps the clock itself, which `start_episode`
-        sets to zero and which starts over after the horizon. An agent that exploits by search plans at every call."""
+        sets to zero and which starts over after the horizon. An agent that exploits by search plans at every call.
+        Actions count from 0, whatever the start of the environment's space."""
         step = self.time if time is None else time
         if not 0 <= step < self.env.time_limit:
             raise UserError(f"time must be in 0 … {self.env.time_limit - 1}, got {step}")

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from e3rl.envs.adapter import GymnasiumEnvironment, make
-from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.base import AbstractEnvironment, rollout, uniform_policy
 from e3rl.envs.determinism import looks_deterministic
 from e3rl.envs.encoding import Encoding
 from e3rl.envs.vector import HostEnvironments
@@ -14,6 +14,8 @@ from e3rl.neural.config import CONFIGS, NeuralE3Config
 from e3rl.neural.families import natural_family
 from e3rl.neural.lanes import Environment
 
+GLANCE = 50
+"""Frames that are looked at."""
 SHORT = 100
 """Steps up to which a binary problem counts as one of finite horizon, like the lock."""
 
@@ -26,6 +28,10 @@ def suited_config(env: AbstractEnvironment | GymnasiumEnvironment) -> NeuralE3Co
         return CONFIGS["e3rl"]
     base = CONFIGS["e3rl-image"] if family == "conv" else CONFIGS["e3rl-control"]
     changes: dict[str, object] = {"family": family}
+    if family == "factored":
+        # All one-hots are equally far from the root. A category never tried may promise any reward, so what members
+        # disagree about is sought while exploring and shunned while exploiting.
+        changes |= {"frontier": "nearest", "reward_scale": 1.0, "caution": 0.3}
     if all(part.kind != "continuous" for part in encoding.parts) and family != "conv":
         changes["distance"] = "marginal"
     if family == "conv":
@@ -59,7 +65,17 @@ def prepare(
 
 
 def _is_black_and_white(env: AbstractEnvironment | GymnasiumEnvironment, encoding: Encoding) -> bool:
-    """Is the first frame made of zeros and ones?"""
-    first = env.reset(jax.random.key(0))[1] if isinstance(env, AbstractEnvironment) else env.reset(0)
-    frame = np.asarray(encoding.encode(first) if isinstance(env, AbstractEnvironment) else first)
-    return bool(np.isin(frame, (0.0, 1.0)).all())
+    """Are the frames of some random play made of zeros and ones?"""
+    if isinstance(env, AbstractEnvironment):
+        episode = rollout(env, uniform_policy(env.num_actions), jax.random.key(0), encoding.encode)
+        return bool(np.isin(np.asarray(episode.obs), (0.0, 1.0)).all())
+    random = np.random.default_rng(0)
+    try:
+        frames, ended = [env.reset(0)], False
+        while not ended and len(frames) < GLANCE:
+            frame, _, terminated, truncated = env.step(random.integers(env.num_actions))
+            frames.append(frame)
+            ended = terminated or truncated
+    except Exception:  # whatever an environment raises will be told when it is trained on
+        return False
+    return bool(np.isin(frames, (0.0, 1.0)).all())

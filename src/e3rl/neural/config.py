@@ -43,8 +43,8 @@ class NeuralE3Config:
     family: Family = "bernoulli"
     """Which dynamics models (section 4.1); `neural/families.py` says what each is for."""
     clock: bool = True
-    """Models and values see the time step, as problems with a short fixed horizon need; otherwise both are stationary
-    and an episode cut by its time limit has not ended."""
+    """Values, and Bernoulli models, see the time step, as problems with a short fixed horizon need; otherwise they are
+    stationary and an episode cut by its time limit has not ended."""
     ensemble_size: int = 5
     """E of section 4.1 (App. C.1: "Ensemble Size")."""
     hidden: int = 64
@@ -57,7 +57,7 @@ class NeuralE3Config:
     """Pull of each member towards its own initial weights, per observation entry; 0 is maximum likelihood."""
     reward_head: RewardHead = "pooled"
     """Convolutional dynamics only: reward and ending from a fully-connected layer over the image as in App. C.2
-    ("dense"), or from a sum over its places ("pooled"), which holds wherever in the image something happens."""
+    ("dense"), or from a maximum over its places ("pooled"), which holds wherever in the image something happens."""
     snap: bool = False
     """Convolutional dynamics only: plans take predicted frames to be of zeros and ones."""
     model_updates: int = 200
@@ -176,6 +176,19 @@ class NeuralE3Config:
                 raise UserError(f"{field.name} must be at most 1, got {value}")
             if isinstance(value, int | float) and value < 0:
                 raise UserError(f"{field.name} must not be negative, got {value}")
+        if self.nodes < 2:
+            raise UserError(f"nodes must be at least 2, got {self.nodes}")
+        shortest = (
+            min(self.exploit_updates, self.round_updates) if self.exploit_rounds else self.exploit_updates
+        )
+        if self.snapshots > shortest:
+            raise UserError(f"snapshots must be at most the updates, {shortest}, got {self.snapshots}")
+        if self.family not in ("bernoulli", "factored") and self.distance in ("mean", "hellinger"):
+            raise UserError(
+                f"distance {self.distance!r} is between probabilities: use 'squared' with {self.family}"
+            )
+        if self.epsilon > 0 and self.planner == "uniform":
+            raise UserError("epsilon needs a planner that estimates v_explore: planner 'uniform' has none")
         if self.family != "bernoulli" and self.mean_over_bits:
             raise UserError("mean_over_bits belongs to the family bernoulli")
         if self.explore_ratio == 0 and self.explore_episodes == 0:

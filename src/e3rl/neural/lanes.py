@@ -21,11 +21,11 @@ from e3rl.exploit.dqn import fit_dqn
 from e3rl.models.ensemble import make_ensemble, predict
 from e3rl.models.fit import ModelSet, make_model_set, update_model_set
 from e3rl.models.qnetwork import QNetwork, QState, make_q_state
+from e3rl.neural.acting import Acting, Policy, choose
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.families import dynamics
-from e3rl.planners import graph_search, mcts
-from e3rl.planners.utility import Mode, max_disagreement
-from e3rl.planners.value import fit_value, greedy, imagined_return, start_value
+from e3rl.planners.utility import max_disagreement
+from e3rl.planners.value import Imagined, fit_value, imagine, imagined_return, start_value
 from e3rl.replay import Replay, Scale
 from e3rl.types import Action, Flag, Key, Keys, Trajectory, UserError
 
@@ -38,14 +38,6 @@ LARGEST_BUFFER = 8 * 2**30
 def key_for(key: Key, name: str, index: int | Array = 0) -> Key:
     """The seed's key for one named use at one epoch; resuming needs no other state."""
     return jax.random.fold_in(jax.random.fold_in(key, zlib.crc32(name.encode()) & 0x7FFFFFFF), index)
-
-
-class Policy(NamedTuple):
-    """Who acts: a value network, the models for planners that search, and the scale in which both see the world."""
-
-    models: ModelSet
-    value: QState
-    scale: Scale
 
 
 class Episodes(NamedTuple):
@@ -72,6 +64,7 @@ class Lanes:
         self.horizon = env.time_limit
         self.actions = env.num_actions
         self.encoding = encoding_of(env)
+        self.acting = Acting(config, self.horizon, self.actions)
         self.entries = math.prod(self.encoding.shape)
         # A byte an entry where entries are zeros and ones.
         whole = all(part.kind != "continuous" for part in self.encoding.parts)
@@ -79,7 +72,8 @@ class Lanes:
         self.make_dynamics = dynamics(config, self.encoding, self.actions, self.horizon)
         self.epochs = -(-config.exploration_episodes(self.horizon) // config.episodes_per_epoch)
         rounds = config.exploit_rounds * config.round_episodes
-        self.capacity = (self.epochs * config.episodes_per_epoch + rounds) * self.horizon
+        # An epoch more than planned, for what is kept of one that an environment broke.
+        self.capacity = ((self.epochs + 1) * config.episodes_per_epoch + rounds) * self.horizon
         self._refuse_too_large()
         self.needs_value = config.planner == "value" or (config.planner == "mcts" and config.leaf == "value")
         self.init = over_lanes(self.fresh)
@@ -88,8 +82,8 @@ class Lanes:
         self.exploit = over_lanes(self._exploit)
         self.refine = over_lanes(self._refine)
         self.absorb = over_lanes(self._absorb)
-        self.explore_plans = eqx.filter_jit(self._explore_plans)
-        self.exploit_plans = eqx.filter_jit(self._exploit_plans)
+        self.explore_plans = eqx.filter_jit(self.acting.explore_plans)
+        self.exploit_plans = eqx.filter_jit(self.acting.exploit_plans)
         self._compiled_collect = over_lanes(self._collect)
         self._compiled_exploit_episodes = over_lanes(self._exploit_episodes)
         self._compiled_evaluate = over_lanes(self._evaluate)
@@ -99,7 +93,7 @@ class Lanes:
     ) -> tuple[Replay, Episodes]:
         """Line 7: n episodes of the exploration policy in every lane; `before` were played earlier, which only counts
         in the message of `EpisodeBroken`."""
-        fresh = not np.asarray(replay.size).any()  # known here, so that nothing is planned in vain
+        fresh = int(t[0]) == 0  # known here, so that nothing is planned in vain
         if isinstance(env, AbstractEnvironment):
             return self._compiled_collect(env, policy, replay, keys, t, fresh)
         only, uniform = _first_lane(policy), self._is_uniform(_first_lane(replay), fresh)
@@ -189,7 +183,10 @@ class Lanes:
         if self.needs_value:
             settings = config.explore_value()
             key_fit = key_for(key, "fit value", t)
-            fitted, _ = fit_value(value, models.members, replay, key_fit, "explore", settings, self.actions)
+            table = imagine(models.members, replay, "explore", settings, self.actions)
+            fitted, _ = fit_value(
+                value, models.members, replay, key_fit, "explore", settings, self.actions, table
+            )
             # Nothing to imagine from before the first episode.
             value = jax.tree.map(lambda new, old: jnp.where(replay.size > 0, new, old), fitted, value)
         policy = Policy(models, value, replay.scale)
@@ -197,83 +194,16 @@ class Lanes:
         if config.planner == "value":
             v_explore = start_value(value, replay)
         elif config.planner == "graph" and config.epsilon > 0:  # a search of its own, for line 6 alone
-            v_explore = self._search_graph(policy, key_value, start, jnp.array(0, jnp.int32), "explore").value
+            v_explore = self.acting.search_graph(
+                policy, key_value, start, jnp.array(0, jnp.int32), "explore"
+            ).value
         elif config.planner == "mcts":
-            v_explore = self._search_tree(policy, key_value, start, jnp.array(0, jnp.int32), "explore").value
+            v_explore = self.acting.search_tree(
+                policy, key_value, start, jnp.array(0, jnp.int32), "explore"
+            ).value
         else:
             return policy, jnp.array(jnp.inf)
         return policy, jnp.where(replay.size > 0, v_explore, jnp.inf)
-
-    def _search_tree(self, policy: Policy, key: Key, obs: Observation, time: Array, mode: Mode) -> mcts.Plan:
-        leaf: mcts.Leaf | None = (
-            "rollout" if mode == "exploit" else None
-        )  # the value, if any, is that of exploring
-        settings = self.config.mcts(self.horizon, self.actions, leaf)
-        return mcts.plan(
-            policy.models.members, policy.value.online, policy.scale(obs), time, key, mode, settings
-        )
-
-    def _search_graph(
-        self, policy: Policy, key: Key, obs: Observation, time: Array, mode: Mode
-    ) -> graph_search.Plan:
-        settings = self.config.graph(self.actions)
-        return graph_search.plan(
-            policy.models.members, policy.scale(obs), time, key, mode, settings, self.horizon
-        )
-
-    def _action(self, policy: Policy, key: Key, obs: Observation, time: Array, mode: Mode) -> Action:
-        """What a planner that looks at every step does next."""
-        who = self.config.planner if mode == "explore" else self.config.exploit
-        if who == "mcts":
-            return self._search_tree(policy, key, obs, time, mode).action
-        if who == "uniform":
-            return jax.random.randint(key, (), 0, self.actions)
-        return greedy(policy.value, policy.scale(obs), time)
-
-    def _plans(
-        self, policy: Policy, keys: Keys, obs: Observation, time: Array, running: Array, mode: Mode
-    ) -> Plans:
-        """The plans of several episodes at once: whole sequences from graph search, else a single action."""
-        if not self._open_loop(mode):
-            act = jax.vmap(lambda key, obs, time: self._action(policy, key, obs, time, mode))
-            return act(keys, obs, time)[:, None], jnp.ones(time.shape, jnp.int32)
-
-        def plan(key: Key, obs: Observation, time: Array) -> tuple[Int[Array, " L"], Int[Array, ""]]:
-            found = self._search_graph(policy, key, obs, time, mode)
-            return found.actions, found.length
-
-        if jax.default_backend() != "cpu":
-            return jax.vmap(plan)(keys, obs, time)
-
-        def if_running(inputs: tuple) -> tuple[Int[Array, " L"], Int[Array, ""]]:
-            running, *now = inputs
-            nothing = jnp.zeros(self.horizon, jnp.int32), jnp.array(1, jnp.int32)
-            return jax.lax.cond(running, lambda: plan(*now), lambda: nothing)
-
-        return jax.lax.map(if_running, (running, keys, obs, time))
-
-    def _open_loop(self, mode: Mode) -> bool:
-        return (self.config.planner if mode == "explore" else self.config.exploit) == "graph"
-
-    def _explore_plans(
-        self, policy: Policy, uniform: bool | Flag, keys: Keys, obs: Observation, time: Array, running: Array
-    ) -> Plans:
-        """Exploration's plans, or uniformly random actions."""
-
-        def planned() -> Plans:
-            return self._plans(policy, keys, obs, time, running, "explore")
-
-        def chance() -> Plans:
-            length = self.horizon if self._open_loop("explore") else 1
-            draw = jax.vmap(lambda key: jax.random.randint(key, (length,), 0, self.actions))
-            return draw(keys), jnp.ones(time.shape, jnp.int32)
-
-        return _choose(uniform, chance, planned)
-
-    def _exploit_plans(
-        self, policy: Policy, keys: Keys, obs: Observation, time: Array, running: Array
-    ) -> Plans:
-        return self._plans(policy, keys, obs, time, running, "exploit")
 
     def _is_uniform(self, replay: Replay, fresh: bool) -> bool | Flag:
         """Is it too early to plan? Known before anything runs unless `uniform_transitions` says otherwise."""
@@ -286,20 +216,20 @@ class Lanes:
     ) -> tuple[Replay, Episodes]:
         uniform = self._is_uniform(replay, fresh)
         keys = jax.random.split(key_for(key, "collect", t), self.config.episodes_per_epoch)
-        if self._open_loop("explore"):
+        if self.acting.open_loop("explore"):
 
             def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
-                return self._explore_plans(policy, uniform, keys, obs, time, running)
+                return self.acting.explore_plans(policy, uniform, keys, obs, time, running)
 
             episodes = rollout_plans(env, plan, keys, self.observe)
         else:
 
             def act(key: Key, obs: Observation, time: Array) -> Action:
                 key_uniform, key_plan = jax.random.split(key)
-                return _choose(
+                return choose(
                     uniform,
                     lambda: jax.random.randint(key_uniform, (), 0, self.actions),
-                    lambda: self._action(policy, key_plan, obs, time, "explore"),
+                    lambda: self.acting.action(policy, key_plan, obs, time, "explore"),
                 )
 
             episodes = jax.vmap(lambda key: rollout(env, act, key, self.observe))(keys)
@@ -313,9 +243,11 @@ class Lanes:
             predicted = predict(policy.models.members, policy.scale(obs), action, time)
             return max_disagreement(predicted, config.distance, config.reward_scale)
 
-        each_step = jax.vmap(disagreement)
-        steps = jnp.arange(self.horizon)
-        along = jax.lax.map(lambda episode: each_step(episode.obs, episode.action, steps), episodes)
+        steps = jnp.broadcast_to(jnp.arange(self.horizon), episodes.action.shape)
+        flat = jax.tree.map(
+            lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (episodes.obs, episodes.action, steps)
+        )
+        along = jax.lax.map(lambda step: disagreement(*step), flat, batch_size=200).reshape(steps.shape)
         described = Episodes(
             jax.vmap(episode_return)(episodes),
             jnp.sum(episodes.valid, axis=1),
@@ -353,25 +285,33 @@ class Lanes:
         value, snapshots = policy.value, self.config.snapshots
         if self.config.exploit in ("value", "dqn"):
             if snapshots == 1:
-                value = self._fit_exploit(policy, value, replay, key, updates)
+                value = self._fit_exploit(policy, value, replay, key, updates, self._table(policy, replay))
             else:
                 value = self._best_snapshot(policy, replay, key, updates // snapshots)
         return Policy(policy.models, value, replay.scale)
 
-    def _fit_exploit(self, policy: Policy, value: QState, replay: Replay, key: Key, updates: int) -> QState:
+    def _table(self, policy: Policy, replay: Replay) -> Imagined | None:
+        if self.config.exploit != "value":
+            return None
+        settings = self.config.exploit_value(1)
+        return imagine(policy.models.members, replay, "exploit", settings, self.actions)
+
+    def _fit_exploit(
+        self, policy: Policy, value: QState, replay: Replay, key: Key, updates: int, table: Imagined | None
+    ) -> QState:
         if self.config.exploit == "dqn":
             return fit_dqn(value, replay, key, self.config.dqn(updates))[0]
-        settings = self.config.exploit_value(updates)
-        return fit_value(value, policy.models.members, replay, key, "exploit", settings, self.actions)[0]
+        settings, members = self.config.exploit_value(updates), policy.models.members
+        return fit_value(value, members, replay, key, "exploit", settings, self.actions, table)[0]
 
     def _best_snapshot(self, policy: Policy, replay: Replay, key: Key, updates: int) -> QState:
         """Fitted values keep fluctuating: of those on the way, the one whose greedy policy the models like best."""
-        starts = replay.starts(SNAPSHOT_STARTS)
+        starts, table = replay.starts(SNAPSHOT_STARTS), self._table(policy, replay)
 
         def fit_on(carry: tuple[QState, QState, Array], key: Key) -> tuple:
             value, best, best_score = carry
             key_fit, key_judge = jax.random.split(key)
-            value = self._fit_exploit(policy, value, replay, key_fit, updates)
+            value = self._fit_exploit(policy, value, replay, key_fit, updates, table)
             score = imagined_return(value.online, policy.models.members, starts, self.horizon, key_judge)
             better = score >= best_score
             best = jax.tree.map(lambda new, old: jnp.where(better, new, old), value, best)
@@ -392,28 +332,21 @@ class Lanes:
 
     def _exploit_rollouts(self, env: AbstractEnvironment, policy: Policy, key: Key, count: int) -> Trajectory:
         keys = jax.random.split(key, count)
-        if self._open_loop("exploit"):
+        if self.acting.open_loop("exploit"):
 
             def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
-                return self._exploit_plans(policy, keys, obs, time, running)
+                return self.acting.exploit_plans(policy, keys, obs, time, running)
 
             return rollout_plans(env, plan, keys, self.observe)
 
         def act(key: Key, obs: Observation, time: Array) -> Action:
-            return self._action(policy, key, obs, time, "exploit")
+            return self.acting.action(policy, key, obs, time, "exploit")
 
         return jax.vmap(lambda key: rollout(env, act, key, self.observe))(keys)
 
 
 def encoding_of(env: Environment) -> Encoding:
     return env.encoding if isinstance(env, HostEnvironments) else Encoding(env.observation_space)
-
-
-def _choose(condition: bool | Flag, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
-    """`lax.cond`, decided while compiling where that is possible: over lanes both branches would run."""
-    if isinstance(condition, bool):
-        return if_true() if condition else if_false()
-    return jax.lax.cond(condition, if_true, if_false)
 
 
 def _first_lane(tree: Any) -> Any:

@@ -16,9 +16,10 @@ from e3rl.e3 import Slots, explicit_explore_exploit, small_disagreement
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.vector import EpisodeBroken
 from e3rl.models.fit import ModelSet
+from e3rl.neural.acting import Policy
 from e3rl.neural.checkpoint import load_tree
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.lanes import Environment, Episodes, Policy, lanes_for
+from e3rl.neural.lanes import Environment, Episodes, lanes_for
 from e3rl.neural.run_folder import RunFolder, checkpoint_together, complete_checkpoints
 from e3rl.neural.statistics import mean_interval
 from e3rl.replay import Replay

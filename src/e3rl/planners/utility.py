@@ -32,7 +32,8 @@ def max_disagreement(predicted: Prediction, distance: Distance, reward_scale: fl
     """
     if distance == "squared":
         return max_squared_distance(predicted, reward_scale)
-    p, q = predicted.obs[:, None], predicted.obs[None, :]
+    obs = predicted.obs.reshape(predicted.obs.shape[0], -1)
+    p, q = obs[:, None], obs[None, :]
     reward = jnp.abs(predicted.reward[:, None] - predicted.reward[None, :]) * reward_scale
     if distance == "marginal":
         pairs = 2.0 * total_variation(p, q) + reward

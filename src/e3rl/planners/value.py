@@ -20,6 +20,9 @@ from e3rl.planners.utility import Distance, Mode, max_disagreement, mean_reward
 from e3rl.replay import Replay
 from e3rl.types import Action, Key
 
+LARGEST_TABLE = 20_000_000
+"""Entries of next observations that are worth keeping in memory."""
+
 
 class ValueSettings(NamedTuple):
     updates: int
@@ -47,11 +50,14 @@ def fit_value(
     mode: Mode,
     settings: ValueSettings,
     actions: int,
+    table: "Imagined | None" = None,
 ) -> tuple[QState, Float[Array, ""]]:
-    """`settings.updates` steps of fitted Q-iteration on imagined transitions; the mean loss of the last ones."""
+    """`settings.updates` steps of fitted Q-iteration on imagined transitions; the mean loss of the last ones.
+
+    `table` holds the answers of deterministic members (`imagine`), which saves asking them at every step.
+    """
     members = jax.tree.leaves(ensemble)[0].shape[0]
     everything = jnp.arange(actions, dtype=jnp.int32)
-    table = imagine(ensemble, replay, mode, settings, actions) if ensemble.noise_shape == (0,) else None
 
     def bootstrap(target: QState, next_obs: Shaped[Array, "*obs"], time: Int[Array, ""]) -> Float[Array, ""]:
         return settings.discount * jnp.max(target.target(next_obs, time + 1))
@@ -63,8 +69,8 @@ def fit_value(
         key_member, key_noise = jax.random.split(key)
         predicted = predict(ensemble, obs, action, time)
         chosen = jax.random.randint(key_member, (), 0, members)
-        own = jax.tree.map(lambda leaf: leaf[chosen], predicted)
-        next_obs = within_bounds(ensemble.draw(own, jax.random.uniform(key_noise, ensemble.noise_shape)))
+        member, own = jax.tree.map(lambda leaf: leaf[chosen], (ensemble, predicted))
+        next_obs = within_bounds(member.draw(own, jax.random.uniform(key_noise, ensemble.noise_shape)))
         alive = 1.0 - own.termination
         return utility(predicted, mode, settings) + alive * bootstrap(target, next_obs, time)
 
@@ -103,7 +109,13 @@ class Imagined(NamedTuple):
 
 def imagine(
     ensemble: Ensemble, replay: Replay, mode: Mode, settings: ValueSettings, actions: int
-) -> Imagined:
+) -> Imagined | None:
+    """The table, or None where members are stochastic or it would be too large."""
+    members, rows = jax.tree.leaves(ensemble)[0].shape[0], replay.rows
+    entries = rows.obs.size * actions * members
+    if ensemble.noise_shape != (0,) or entries > LARGEST_TABLE:
+        return None
+
     def one(index: Int[Array, ""], action: Int[Array, ""]) -> Imagined:
         row = replay.take(index)
         predicted = predict(ensemble, row.obs, action, row.time)
@@ -111,8 +123,11 @@ def imagine(
             within_bounds(predicted.obs), 1.0 - predicted.termination, utility(predicted, mode, settings)
         )
 
-    each = jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None))
-    return each(jnp.arange(replay.rows.action.shape[0]), jnp.arange(actions, dtype=jnp.int32))
+    every = jnp.arange(actions, dtype=jnp.int32)
+    each_action = jax.vmap(one, in_axes=(None, 0))
+    index = jnp.arange(rows.action.shape[0])
+    table: Imagined = jax.lax.map(lambda i: each_action(i, every), index, batch_size=1_024)
+    return table
 
 
 def greedy(value: QState, obs: Shaped[Array, "*obs"], time: Int[Array, ""]) -> Action:
@@ -128,8 +143,8 @@ def start_value(value: QState, replay: Replay) -> Float[Array, ""]:
 def imagined_return(
     value: QNetwork, ensemble: Ensemble, starts: Shaped[Array, "B *obs"], horizon: int, key: Key
 ) -> Float[Array, ""]:
-    """What the greedy policy would collect from `starts` in episodes of `horizon` steps, in the mean over them and by
-    the member that expects the least. It costs no episode, so it can judge policies that have not been tried."""
+    """What the greedy policy would collect from `starts` in episodes of `horizon` steps, in the mean over them and the
+    members. It costs no episode, so it can judge policies that have not been tried."""
 
     def episode(member: Ensemble, obs: Shaped[Array, "*obs"], key: Key) -> Float[Array, ""]:
         def step(carry: tuple, inputs: tuple) -> tuple:
@@ -148,4 +163,4 @@ def imagined_return(
     keys = jax.random.split(key, starts.shape[0])
     each_start = jax.vmap(episode, in_axes=(None, 0, 0))
     each_member = eqx.filter_vmap(each_start, in_axes=(eqx.if_array(0), None, None))
-    return jnp.min(jnp.mean(each_member(ensemble, starts, keys), axis=1))
+    return jnp.mean(each_member(ensemble, starts, keys))
