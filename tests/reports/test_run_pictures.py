@@ -30,7 +30,8 @@ from e3rl.types import Trajectory, UserError
 
 SMALL = {
     "explore_episodes": 4, "episodes_per_epoch": 2, "ensemble_size": 3, "hidden": 4, "model_updates": 2,
-    "model_batch": 2, "exploit_updates": 2, "value_batch": 2, "evaluation_episodes": 1, "nodes": 50, "unroll": 1,
+    "model_batch": 2, "exploit_updates": 2, "value_batch": 2, "evaluation_episodes": 1, "nodes": 30, "unroll": 1,
+    "snapshots": 1,
 }  # fmt: skip
 CONTROL = dataclasses.replace(CONFIGS["e3rl-control"], **SMALL)
 IMAGE = dataclasses.replace(CONFIGS["e3rl-image"], **SMALL)
@@ -199,12 +200,12 @@ def test_the_call_drawn_is_the_planner_s(car):
     start = run.replay.scale(run.replay.rows.obs[24])  # the second epoch's first
     settings = run.config.graph(3)
     plan = graph_search.plan(
-        run.members, start, jnp.array(0), jax.random.key(0), "explore", settings, longest=99
+        run.members, start, jnp.array(0), jax.random.key(0), "explore", settings, run.lanes.horizon
     )
     actions = call.graph.action[call.path[1:]]
     np.testing.assert_array_equal(actions, plan.actions[: plan.length])
     assert call.per_step[call.path[-1]] == pytest.approx(float(plan.value), rel=1e-5)
-    assert len(call.per_step) == 52
+    assert len(call.per_step) == 31
     assert call.path[0] == 0
 
 

@@ -82,6 +82,5 @@ def _made_again(env_id: str, options: dict[str, Any]) -> Environment:
         raise UserError(f"{env_id} cannot be made: {one_line(error)}") from error
     if isinstance(made, AbstractEnvironment):
         return made
-    host = HostEnvironments(made)
-    host.close()
-    return host
+    made.close()
+    return HostEnvironments(made)

@@ -51,7 +51,7 @@ def planning_call(run: Recorded, mode: Mode) -> Call:
     """Plan with the run's models from the first observation of its last epoch."""
     settings = run.config.graph(run.lanes.actions)
     obs = run.replay.take(jnp.array(run.start, jnp.int32)).obs
-    grown = _search(run.members, obs, mode, settings)
+    grown = _search(run.members, obs, mode, settings, run.lanes.horizon)
     node = int(graph_search.best_node(grown, jax.random.key(0), settings.top_share))
     graph = jax.tree.map(lambda leaf: np.asarray(leaf)[: int(grown.size)] if leaf.ndim else leaf, grown)
     usable = (graph.depth > 0) & np.isfinite(graph.utility)
@@ -64,9 +64,13 @@ def planning_call(run: Recorded, mode: Mode) -> Call:
 
 @eqx.filter_jit
 def _search(
-    members: Ensemble, obs: Float[Array, "*obs"], mode: Mode, settings: graph_search.GraphSettings
+    members: Ensemble,
+    obs: Float[Array, "*obs"],
+    mode: Mode,
+    settings: graph_search.GraphSettings,
+    horizon: int,
 ) -> Graph:
-    return graph_search.search(members, obs, jnp.array(0, jnp.int32), mode, settings)
+    return graph_search.search(members, obs, jnp.array(0, jnp.int32), mode, settings, horizon)
 
 
 def search_graph(run: Recorded) -> Figure | None:
@@ -83,8 +87,6 @@ def search_graph(run: Recorded) -> Figure | None:
             _in_maze(axes, run, call)
         else:
             _in_plane(axes, run, call, plane)
-        if len(call.path) - 1 > run.lanes.horizon:
-            axes.set_title(f"{axes.get_title()},\nbut an episode ends after {run.lanes.horizon}", fontsize=10)
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), frameon=False)
     about = "nodes where the models expect to be on average, edges to their parents"
