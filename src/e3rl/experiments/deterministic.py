@@ -55,6 +55,7 @@ def _maze(size: int, config: str, **changes: Any) -> Experiment:
 
 EXPERIMENTS: dict[str, Experiment] = {
     "mountaincar/e3rl": _control("e3rl/MountainCar-v0", "e3rl-control", (20, 30, 50)),
+    "mountaincar/nearest": _control("e3rl/MountainCar-v0", "e3rl-control", (50,), frontier="nearest"),
     "mountaincar/paper": _control("e3rl/MountainCar-v0", "paper-control", (100,)),
     "acrobot/e3rl": _control("e3rl/Acrobot-v1", "e3rl-control", (20, 30, 50)),
     **{f"maze/{size}-e3rl": _maze(size, "e3rl-image") for size in (5, 10, 20)},
