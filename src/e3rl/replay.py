@@ -13,6 +13,12 @@ NO_BOUND = 1e9
 """From here on a bound is none: spaces are often declared with the largest number there is."""
 
 
+def bounded_entries(
+    low: Float[np.ndarray, "*obs"], high: Float[np.ndarray, "*obs"]
+) -> Bool[np.ndarray, "*obs"]:
+    return np.maximum(np.abs(low), np.abs(high)) < NO_BOUND
+
+
 class Transitions(NamedTuple):
     """Steps of episodes, one a row. `time` is the step within its episode, an input of finite-horizon models."""
 
@@ -64,7 +70,7 @@ class Replay(NamedTuple):
         rows = Transitions(frames, count, count, jnp.zeros(capacity), frames, flag)
         low = np.zeros(obs.shape, np.float32) if low is None else low
         high = np.ones(obs.shape, np.float32) if high is None else high
-        bounded = np.maximum(np.abs(low), np.abs(high)) < NO_BOUND
+        bounded = bounded_entries(low, high)
         scale = Scale(
             jnp.asarray(np.where(bounded, low, 0.0), jnp.float32),
             jnp.asarray(np.where(bounded, high, 1.0), jnp.float32),

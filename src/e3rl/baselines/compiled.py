@@ -11,9 +11,9 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.baselines.base import AbstractBaseline, Metrics, Rollout, State
 from e3rl.baselines.observer import Observer, horizon_of
-from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.base import AbstractEnvironment, Observation, episode_return, rollout
 from e3rl.neural.lanes import key_for
-from e3rl.types import Key
+from e3rl.types import Action, Key
 
 STEPS_PER_CALL = 10_000
 """Environment steps of a seed between two words from the program."""
@@ -131,20 +131,12 @@ def _evaluate(
 ) -> tuple[Float[Array, "lanes n"], Int[Array, "lanes n"]]:
     def play(env: AbstractEnvironment, policy: State, key: Key) -> tuple[Float[Array, ""], Int[Array, ""]]:
         observer = Observer(env.observation_space, horizon_of(env, fixed.clock))
-        key_reset, key_steps = jax.random.split(key)
 
-        def step(world: tuple, inputs: tuple) -> tuple:
-            state, obs, running, returns, length = world
-            time, key = inputs
-            key_act, key_env = jax.random.split(key)
-            action = fixed.algorithm.greedy(policy, key_act, observer(obs, time), time)
-            state, obs, reward, terminated, truncated = env.step(key_env, state, action)
-            returns, length = returns + jnp.where(running, reward, 0.0), length + running.astype(length.dtype)
-            return (state, obs, running & ~(terminated | truncated), returns, length), None
+        def act(key: Key, obs: Observation, time: Array) -> Action:
+            return fixed.algorithm.greedy(policy, key, observer(obs, time), time)
 
-        steps = jnp.arange(env.time_limit, dtype=jnp.int32), jax.random.split(key_steps, env.time_limit)
-        start = *env.reset(key_reset), jnp.array(True), jnp.array(0.0), jnp.array(0, jnp.int32)
-        return jax.lax.scan(step, start, steps)[0][3:]
+        episode = rollout(env, act, key)
+        return episode_return(episode), jnp.sum(episode.valid)
 
     def lane(env: AbstractEnvironment, policy: State, key: Key) -> tuple:
         keys = jax.random.split(key_for(key, "evaluate"), episodes)

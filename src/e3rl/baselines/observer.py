@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from e3rl.envs.encoding import Encoding
+from e3rl.replay import bounded_entries
 from e3rl.types import UserError
 
 
@@ -24,7 +25,7 @@ class Observer:
             raise UserError(f"clock needs observations that are vectors, not images of shape {shape}")
         self.shape = shape if horizon is None else (shape[0] + horizon,)
         low, high = self.encoding.low, self.encoding.high
-        bounded = np.isfinite(low) & np.isfinite(high) & (high > low)
+        bounded = bounded_entries(low, high) & (high > low)
         self._low = np.where(bounded, low, 0.0).astype(np.float32)
         self._span = np.where(bounded, high - self._low, 1.0).astype(np.float32)
         self._hands = None if horizon is None else np.eye(horizon + 1, horizon, dtype=np.float32)

@@ -44,7 +44,7 @@ def _lock(algo: str, horizon: int, antishaped: bool, episodes: int) -> Experimen
 
 
 EPISODES = {"dqn": 5_000, "ppo": 20_000, "ppo-rnd": 20_000}
-"""Of training on the lock: the released code's total for the DQN; policy gradients are given more, being cheap."""
+"""Of training on the lock; policy gradients are given more, being cheap."""
 
 EXPERIMENTS: dict[str, Experiment] = {
     **{

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from e3rl.baselines.running import refuse_mixture
+from e3rl.envs.adapter import GymnasiumEnvironment, make
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.vector import HostEnvironments
 from e3rl.neural.agent import describe
-from e3rl.neural.choosing import prepare
+from e3rl.neural.choosing import prepare, suited_config
 from e3rl.neural.config import NeuralE3Config, changed, named
 from e3rl.neural.run_folder import RunFolder
 from e3rl.neural.training import Training, Watcher
@@ -38,10 +39,14 @@ def settings(
 ) -> NeuralE3Config:
     """The named settings, or for "auto" those that suit the environment, with `changes`. UE² is Neural-E³ with nobody
     planning its exploration (section 5.2)."""
-    made, suited = prepare(env, env_options, None if config == "auto" else named(config))
-    if isinstance(made, HostEnvironments):
-        made.close()
-    chosen = changed(suited, changes)
+    if config == "auto":
+        made = make(env, **env_options)
+        base = suited_config(made)
+        if isinstance(made, GymnasiumEnvironment):
+            made.close()
+    else:
+        base = named(config)
+    chosen = changed(base, changes)
     return dataclasses.replace(chosen, planner="uniform") if algo == "ue2" else chosen
 
 
