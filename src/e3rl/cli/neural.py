@@ -165,10 +165,10 @@ def reproduce(args: argparse.Namespace) -> int:
         seeds = [int(seed) for seed in args.seeds.split(",")] if args.seeds else []
     except ValueError as error:
         raise UserError(f"--seeds takes whole numbers such as 5,6,7, got {args.seeds!r}") from error
-    owner = next(
-        (known for known in (deterministic, baselines) if args.experiment in known.EXPERIMENTS), lock
-    )
-    rows = owner.run(args.experiment, out, say, seeds)
+    owners = [known for known in (lock, deterministic, baselines) if args.experiment in known.EXPERIMENTS]
+    if not owners:
+        raise UserError(f"unknown experiment {args.experiment!r}; `e3rl reproduce` lists them")
+    rows = owners[0].run(args.experiment, out, say, seeds)
     if args.json:
         print(json.dumps({"rows": rows}))
     return 0

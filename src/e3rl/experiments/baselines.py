@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from e3rl._version import __version__
 from e3rl.baselines import running
-from e3rl.neural.run_folder import git_commit, read_json, read_metrics, write_json
+from e3rl.experiments.tables import table_path, write_table
+from e3rl.neural.run_folder import read_json, read_metrics
 
 POINTS = 100
 COLUMNS = ("experiment", "seed", "episode", "env_steps", "return_mean")
@@ -68,7 +67,7 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
     """Run the seeds that are not in `out`/NAME.csv yet; returns all rows."""
     experiment = EXPERIMENTS[name]
     seeds = tuple(seeds) or experiment.seeds
-    path = out / f"{name.replace('/', '-')}.csv"
+    path = table_path(out, name)
     rows, about = _found(path)
     base = running.configured(experiment.algo, experiment.env, experiment.config, {})
     config = dataclasses.replace(base, total_steps=experiment.steps)
@@ -90,7 +89,12 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
             table = [row for row in read_metrics(Path(folder)) if row["phase"] == "train"]
         rows += _curve(name, seed, table)
         about["final"][str(seed)] = _final(table, summary)
-        _write(path, rows, {**about, "experiment": name, "config": dataclasses.asdict(config)}, experiment)
+        told = {
+            "experiment": name,
+            "settings": dataclasses.asdict(experiment),
+            "config": dataclasses.asdict(config),
+        }
+        write_table(path, COLUMNS, rows, {**about, **told})
         final = about["final"][str(seed)]
         say(f"{name}, seed {seed}: return {final['return_mean']:.2f} after {final['episodes']} episodes")
     return rows
@@ -136,19 +140,3 @@ def _found(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         return [], {"final": {}}
     with path.open(newline="") as file:
         return list(csv.DictReader(file)), {"final": read_json(path.with_suffix(".json"))["final"]}
-
-
-def _write(path: Path, rows: list[dict[str, Any]], about: dict[str, Any], experiment: Experiment) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
-    made = {
-        "settings": dataclasses.asdict(experiment),
-        "version": __version__,
-        "commit": git_commit(),
-        "jax": jax.__version__,
-        "device": jax.devices()[0].device_kind,
-    }
-    write_json(path.with_suffix(".json"), {**about, **made})

@@ -5,9 +5,7 @@ Exploration runs once to the largest budget; at every smaller one the exploit ph
 so far and plays 100 greedy episodes. All seeds are lanes of one program.
 """
 
-import csv
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,13 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from e3rl._version import __version__
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.maze import Maze
 from e3rl.envs.registration import build
+from e3rl.experiments.tables import table_path, write_table
 from e3rl.neural.config import CONFIGS, NeuralE3Config
 from e3rl.neural.lanes import Episodes, Lanes
-from e3rl.neural.run_folder import git_commit, write_json
 from e3rl.neural.statistics import mean_interval
 from e3rl.types import UserError
 
@@ -177,20 +174,10 @@ def write(
     seeds: Sequence[int],
     config: NeuralE3Config,
 ) -> None:
-    path = out / f"{name.replace('/', '-')}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
     about = {
         "experiment": name,
         "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
         "config": dataclasses.asdict(config),
-        "version": __version__,
-        "commit": git_commit(),
-        "jax": jax.__version__,
-        "device": jax.devices()[0].device_kind,
         "exploit": judged,
         "explore_return_mean": {
             str(seed): float(
@@ -199,4 +186,4 @@ def write(
             for seed in seeds
         },
     }
-    write_json(path.with_suffix(".json"), json.loads(json.dumps(about)))
+    write_table(table_path(out, name), COLUMNS, rows, about)

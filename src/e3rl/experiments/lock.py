@@ -4,9 +4,7 @@ Exploration runs once to the largest budget; at every smaller one the exploit ph
 so far and evaluated on 100 greedy episodes. Both rewards and all seeds are lanes of one program.
 """
 
-import csv
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -18,11 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from e3rl._version import __version__
 from e3rl.envs.lock import CombinationLock
+from e3rl.experiments.tables import table_path, write_table
 from e3rl.neural.config import CONFIGS
 from e3rl.neural.lanes import Lanes
-from e3rl.neural.run_folder import git_commit, write_json
 from e3rl.types import UserError
 
 SOLVED = 0.95
@@ -161,21 +158,10 @@ def write(
     seeds: Sequence[int],
     config: dict[str, Any],
 ) -> None:
-    path = out / f"{name.replace('/', '-')}.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
-    device = jax.devices()[0].device_kind
     about = {
         "experiment": name,
         "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
         "config": config,
-        "version": __version__,
-        "commit": git_commit(),
-        "jax": jax.__version__,
-        "device": device,
         "smallest_ratio_solving_all_seeds": {
             reward: _finite(smallest_budget(rows, reward)) for reward in experiment.rewards
         },
@@ -183,7 +169,7 @@ def write(
             str(episodes): tally(rows, episodes) for episodes in sorted({row["episodes"] for row in rows})
         },
     }
-    write_json(path.with_suffix(".json"), json.loads(json.dumps(about)))
+    write_table(table_path(out, name), COLUMNS, rows, about)
 
 
 def _finite(value: int | float) -> int | float | None:

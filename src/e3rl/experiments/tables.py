@@ -1,0 +1,34 @@
+"""How an experiment's results lie on disk: NAME.csv, and NAME.json with everything needed to repeat it."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from e3rl._version import __version__
+from e3rl.neural.run_folder import git_commit, write_json
+
+
+def table_path(out: Path, name: str) -> Path:
+    return out / f"{name.replace('/', '-')}.csv"
+
+
+def write_table(
+    path: Path, columns: Sequence[str], rows: Sequence[dict[str, Any]], about: dict[str, Any]
+) -> None:
+    """The rows, and beside them `about` with the version, the commit and the device."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, columns, lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+    made = {
+        "version": __version__,
+        "commit": git_commit(),
+        "jax": jax.__version__,
+        "device": jax.devices()[0].device_kind,
+    }
+    write_json(path.with_suffix(".json"), json.loads(json.dumps({**about, **made})))
