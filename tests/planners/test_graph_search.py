@@ -105,7 +105,8 @@ def slow_search(ensemble, obs, mode, settings, deepest=math.inf):
                 gained = sum(rewards) / MEMBERS
             mean = sum(states) / MEMBERS
             assert abs(np.mean(ends) - 0.5) > CLEAR
-            nearest = min(math.dist(mean, other["mean"]) for other in graph)
+            others = graph[:1] if settings.frontier == "root" else graph
+            nearest = min(math.dist(mean, other["mean"]) for other in others)
             new = {
                 "path": [*node["path"], action],
                 "parent": index,
@@ -172,6 +173,14 @@ def test_the_whole_search_is_that_of_plain_python(shape, mode, reward_scale, see
     assert actions_of(found) == best["path"]
     assert found.length == len(best["path"])
     assert found.value == pytest.approx(per_step(best), abs=1e-4)
+
+
+def test_the_frontier_may_be_measured_from_the_root():
+    ensemble, obs = waves(IMAGE, 5), start_of(IMAGE)
+    settings = SETTINGS._replace(frontier="root")
+    found = run(ensemble, obs, settings=settings)
+    assert_same(found.graph, slow_search(ensemble, obs, "explore", settings))
+    assert not np.array_equal(found.graph.parent, run(ensemble, obs).graph.parent)
 
 
 def test_the_graph_ends_with_all_children_of_its_last_expansion():

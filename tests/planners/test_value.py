@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from e3rl.models.base import AbstractDynamics, Prediction
 from e3rl.models.qnetwork import QNetwork, QSettings, make_q_state
-from e3rl.planners.value import ValueSettings, fit_value, greedy, imagine, start_value
+from e3rl.planners.value import ValueSettings, fit_value, greedy, imagine, imagined_return, start_value
 from e3rl.replay import Replay, Transitions
 
 BITS, ACTIONS, HORIZON, MEMBERS = 2, 2, 3, 2
@@ -166,12 +166,6 @@ class Certain(TableDynamics):
         return prediction.obs
 
 
-class Noisy(Certain):
-    """Deterministic too, but not declared to be: it has a noise that it does not use."""
-
-    noise_shape: tuple[int, ...] = eqx.field(static=True, default=(1,))
-
-
 def certain(kind, ensemble):
     rounded = jnp.round(ensemble.obs)  # next states that can be looked up again
     return kind(rounded, ensemble.reward, ensemble.termination)
@@ -193,11 +187,37 @@ def test_the_table_says_what_the_members_predict(ensemble, everywhere, mode):
 @pytest.mark.parametrize("mode", ["explore", "exploit"])
 def test_deterministic_members_are_fitted_by_table_to_the_same_value(ensemble, everywhere, mode):
     """Directly and by table the same fixed point, that of backward induction."""
+    members = certain(Certain, ensemble)
+    imagined = eqx.filter_jit(imagine)(members, everywhere, mode, SETTINGS, ACTIONS)
+    assert imagined is not None
     direct, table = (
-        fit(fresh(), certain(kind, ensemble), everywhere, jax.random.key(1), mode, SETTINGS, ACTIONS)[0]
-        for kind in (Noisy, Certain)
+        fit(fresh(), members, everywhere, jax.random.key(1), mode, SETTINGS, ACTIONS, given)[0]
+        for given in (None, imagined)
     )
     exact = backward_induction(certain(Certain, ensemble), mode)[:HORIZON]
     for value in (direct, table):
         learned = np.asarray(values(value.target, everywhere)).reshape(exact.shape)
         np.testing.assert_allclose(learned, exact, atol=0.04)
+
+
+def test_stochastic_members_have_no_table(ensemble, everywhere):
+    assert imagine(ensemble, everywhere, "explore", SETTINGS, ACTIONS) is None
+
+
+def test_imagined_return_follows_the_greedy_policy_through_every_member(ensemble):
+    """Step by step in plain Python: reward weighted by the chance to be still under way, the mean over members."""
+    members, network = certain(Certain, ensemble), fresh().online
+    starts = jnp.array([bits_of(0), bits_of(3)], jnp.float32)
+    returns = []
+    for e in range(MEMBERS):
+        for start in starts:
+            obs, alive, total = start, 1.0, 0.0
+            for t in range(HORIZON):
+                state = int(obs[0] + 2 * obs[1])
+                action = int(jnp.argmax(network(obs, jnp.array(t, jnp.int32))))
+                total += alive * float(members.reward[e, t, state, action])
+                alive *= 1.0 - float(members.termination[e, t, state, action])
+                obs = members.obs[e, t, state, action]
+            returns.append(total)
+    found = imagined_return(network, members, starts, HORIZON, jax.random.key(0))
+    assert float(found) == pytest.approx(np.mean(returns), abs=1e-5)
