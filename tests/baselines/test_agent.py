@@ -185,3 +185,27 @@ def test_default_settings():
     assert DQN(LOCK).config == DQNConfig()
     assert not PPO(LOCK).config.rnd
     assert PPORND(LOCK).config.rnd
+
+
+class Fragile(gymnasium.Env):
+    """Breaks at its third step."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 3:
+            raise RuntimeError("the cable\ncame off")
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+def test_an_environment_that_breaks_ends_the_run_with_one_line():
+    agent = DQN(Fragile(), DQNConfig(total_steps=40, copies=1, hidden=4, capacity=2_000))
+    with pytest.raises(UserError, match=r"^Fragile, step 3 of an episode: RuntimeError: the cable came off$"):
+        agent.learn()

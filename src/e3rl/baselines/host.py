@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, Shaped
 from e3rl.baselines.base import AbstractBaseline, Metrics, Rollout, State
 from e3rl.baselines.compiled import Ended
 from e3rl.baselines.observer import Observer, horizon_of
-from e3rl.envs.adapter import GymnasiumEnvironment, make
+from e3rl.envs.adapter import GymnasiumEnvironment, make, one_line
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.neural.lanes import key_for
 from e3rl.types import Key, UserError
@@ -135,7 +135,13 @@ class HostProgram:
         return row, Ended._make((ended, returns, lengths))
 
     def _play(self, copy: int, action: int) -> tuple[np.ndarray, float, bool, bool]:
-        seen, reward, terminated, truncated = self.envs[copy].step(action)
+        try:
+            seen, reward, terminated, truncated = self.envs[copy].step(action)
+        except UserError:
+            raise
+        except Exception as error:  # whatever the author of an environment lets escape
+            place = f"{self.envs[copy].name}, step {len(self.actions[copy]) + 1} of an episode"
+            raise UserError(f"{place}: {type(error).__name__}: {one_line(error)}") from error
         self.actions[copy].append(action)
         self.returns[copy] += reward
         self.obs[copy] = self.observer.scaled(seen, len(self.actions[copy]))
