@@ -6,6 +6,7 @@ Python objects. Weights come from our own networks, so that both sides compute t
 
 import math
 import random
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -81,7 +82,7 @@ def model_loss(models: Dynamics, rows: dict[str, Tensor]) -> Tensor:
     return (bits + 0.5 * (reward - rows["reward"]) ** 2 + ends).mean(-1)
 
 
-def clip_each_member(models: Dynamics, clip: float) -> None:
+def clip_each_member(models: torch.nn.Module, clip: float) -> None:
     gradients = [weight.grad for weight in models.parameters()]
     norm = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)
     scale = clip / norm.clamp(min=clip)
@@ -130,8 +131,8 @@ def dqn_loss(online: QNetwork, target: QNetwork, rows: dict[str, Tensor], discou
 
 
 def fit_dqn(
-    online: QNetwork,
-    target: QNetwork,
+    online: torch.nn.Module,
+    target: torch.nn.Module,
     optimiser: torch.optim.Optimizer,
     replay: Replay,
     updates: int,
@@ -139,11 +140,11 @@ def fit_dqn(
     discount: float,
     clip: float,
     period: int,
+    loss: Callable[..., Tensor] = dqn_loss,
 ) -> None:
     for update in range(1, updates + 1):
-        loss = dqn_loss(online, target, replay.sample(batch), discount)
         optimiser.zero_grad()
-        loss.backward()
+        loss(online, target, replay.sample(batch), discount).backward()
         torch.nn.utils.clip_grad_norm_(online.parameters(), clip)
         optimiser.step()
         if update % period == 0:

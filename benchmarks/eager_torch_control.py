@@ -6,14 +6,17 @@ way ensembles usually are. `Search` follows Algorithm DeterministicPlanner line 
 node's actions at once, the most that batching alone can do.
 """
 
+import functools
 import math
 
+import eager_torch
 import numpy as np
 import torch
+from eager_torch import RARELY_ENDS
 from torch import Tensor
 from torch.nn import functional as F
 
-RARELY_ENDS = -5.0
+from e3rl.models.mlp import CHANGE
 
 
 class Members(torch.nn.Module):
@@ -127,19 +130,8 @@ class Search:
             self.utility.append(self.utility[node] + gained[action])
 
 
-class Replay:
-    """Columns of transitions with observations scaled once and for all."""
-
-    def __init__(self, columns: dict[str, np.ndarray]):
-        self.columns = {
-            name: torch.tensor(value.astype(np.int64 if name in ("action", "time") else np.float32))
-            for name, value in columns.items()
-        }
-        self.size = len(columns["action"])
-
-    def sample(self, *shape: int) -> dict[str, Tensor]:
-        index = torch.randint(self.size, shape)
-        return {name: column[index] for name, column in self.columns.items()}
+class Replay(eager_torch.Replay):
+    """Segments too; observations are scaled once and for all."""
 
     def sample_segments(self, *shape: int, length: int) -> tuple[dict[str, Tensor], Tensor]:
         """Segments on the last axis, and which of their steps belong to the episode of the first."""
@@ -172,12 +164,8 @@ def clip_each_member(members: Members | MembersInAList, clip: float) -> None:
     if isinstance(members, MembersInAList):
         for own in members.each:
             torch.nn.utils.clip_grad_norm_(own.parameters(), clip)
-        return
-    gradients = [weight.grad for weight in members.parameters()]
-    norm = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)
-    scale = clip / norm.clamp(min=clip)
-    for gradient in gradients:
-        gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
+    else:
+        eager_torch.clip_each_member(members, clip)
 
 
 def fit_models(
@@ -221,32 +209,12 @@ def dqn_loss(online: QNetwork, target: QNetwork, rows: dict[str, Tensor], discou
     return F.smooth_l1_loss(taken, goal)
 
 
-def fit_dqn(
-    online: QNetwork,
-    target: QNetwork,
-    optimiser: torch.optim.Optimizer,
-    replay: Replay,
-    updates: int,
-    batch: int,
-    discount: float,
-    clip: float,
-    period: int,
-) -> None:
-    for update in range(1, updates + 1):
-        loss = dqn_loss(online, target, replay.sample(batch), discount)
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(online.parameters(), clip)
-        optimiser.step()
-        if update % period == 0:
-            target.load_state_dict(online.state_dict())
+fit_dqn = functools.partial(eager_torch.fit_dqn, loss=dqn_loss)
 
 
 def members(ours, slope: float) -> Members:
     """From our own ensemble of `MlpDynamics`."""
-    return Members(
-        {name: np.array(weight) for name, weight in vars(ours.network).items()}, ours.change, slope
-    )
+    return Members({name: np.array(weight) for name, weight in vars(ours.network).items()}, CHANGE, slope)
 
 
 def q_network(ours) -> QNetwork:

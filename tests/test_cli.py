@@ -20,9 +20,10 @@ from e3rl.cli import environments, neural
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.registration import ENVIRONMENTS
 from e3rl.experiments import runner
-from e3rl.neural.config import changed, named
+from e3rl.neural.config import named
 from e3rl.neural.lanes import lanes_for
 from e3rl.neural.run_folder import RunFolder, read_metrics
+from e3rl.neural.settings import changed
 from e3rl.reports import learning
 from e3rl.types import UserError
 
@@ -370,6 +371,8 @@ def test_several_seeds(compiled, tmp_path, capsys):
         (["mountaincar", "--horizon", "3"], "--horizon belongs to lock: mountaincar has no horizon"),
         (["maze", "--set", "family=mlp"], "family 'mlp' is for vectors: use 'conv' here"),
         (["CartPole-v1", "--config", "e3rl"], "family 'bernoulli' is for binary vectors: use 'mlp' for Box"),
+        (["lock", "--async"], "only Gymnasium environments given by their id can be asynchronous"),
+        (["CartPole-v1", "--algo", "dqn", "--async"], "--async is not for dqn"),
         (["Pendulum-v1"], "continuous action space"),
         (["CartPol-v1"], "unknown environment 'CartPol-v1'"),
         (["e3rl/Lock-v0"], "unknown environment 'e3rl/Lock-v0'"),

@@ -61,9 +61,9 @@ class Walk(gymnasium.Env):
 
 def uniform(env, length=1):
     @jax.jit
-    def plan(key, obs, time):
+    def plan(key, obs, time, running):
         assert obs.shape == (env.copies, *env.encoding.shape)
-        assert time.shape == (env.copies,)
+        assert time.shape == running.shape == (env.copies,)
         shape = (env.copies, length)
         return jax.random.randint(key, shape, 0, env.num_actions), jax.numpy.full(env.copies, length)
 
@@ -185,14 +185,14 @@ def test_sequences_are_executed_open_loop_in_rounds():
     env, made = walks({"length": 7}, 2)
     calls = []
 
-    def plan(key, obs, time):
-        calls.append((obs[:, 0].tolist(), time.tolist()))
+    def plan(key, obs, time, running):
+        calls.append((obs[:, 0].tolist(), time.tolist(), running.tolist()))
         return np.array([[0, 1, 2, 2], [2, 1, 0, 0]]), np.array([3, 2])
 
     rows = env.play(plan, KEY, 2)
     assert rows.action[0, :7].tolist() == [0, 1, 2, 0, 1, 2, 0]
     assert rows.action[1, :7].tolist() == [2, 1, 2, 1, 2, 1, 2]
-    assert calls == [([t1, t2], [t1, t2]) for t1, t2 in [(0, 0), (3, 2), (6, 4), (7, 6)]]
+    assert calls == [([t1, t2], [t1, t2], [t1 < 7, True]) for t1, t2 in [(0, 0), (3, 2), (6, 4), (7, 6)]]
     assert made[0].actions == [0, 1, 2, 0, 1, 2, 0]
     # An empty plan counts as its first action.
     assert env.play(lambda *_: (np.ones((2, 3), int), np.zeros(2, int)), KEY, 2).action.sum() == 14

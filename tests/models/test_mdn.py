@@ -12,6 +12,7 @@ from e3rl.models.base import Prediction
 from e3rl.models.ensemble import make_ensemble
 from e3rl.models.fit import FitSettings, make_model_set, update_model_set
 from e3rl.models.mdn import MdnDynamics, Mixture
+from e3rl.models.mlp import CHANGE
 from e3rl.replay import Replay
 
 WEIGHT = np.array([0.3, 0.7], np.float32)
@@ -31,7 +32,7 @@ def make():
 def test_density_worked_by_hand():
     model, seen = make(), np.array([0.21, 0.41])
     density = sum(
-        w * np.prod(np.exp(-0.5 * ((seen - m) / s) ** 2) / (s / model.change))
+        w * np.prod(np.exp(-0.5 * ((seen - m) / s) ** 2) / (s / CHANGE))
         for w, m, s in zip(WEIGHT, MEAN, DEVIATION, strict=True)
     )
     fast = model.log_likelihood(by_hand(), jnp.array(seen, jnp.float32))

@@ -5,7 +5,8 @@ import dataclasses
 import jaxtyping
 import pytest
 
-from e3rl.neural.config import CONFIGS, NeuralE3Config, changed, named
+from e3rl.neural.config import CONFIGS, NeuralE3Config, named
+from e3rl.neural.settings import changed
 from e3rl.types import UserError
 
 
@@ -102,4 +103,6 @@ def test_bad_values(values, message):
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_whole_number_is_a_number():
-    assert NeuralE3Config(epsilon=1).epsilon == 1
+    config = NeuralE3Config(epsilon=1)
+    assert config.epsilon == 1
+    assert changed(config, {"epsilon": "0.5"}).epsilon == 0.5

@@ -100,6 +100,15 @@ def test_twin_seeds_are_equal_and_others_are_not(tmp_path):
     assert table(tmp_path / "a") != table(tmp_path / "c")
 
 
+@pytest.mark.usefixtures("compiled")
+def test_copies_in_processes_of_their_own_make_the_same_run(tmp_path):
+    for asynchronous in (True, False):
+        agent = NeuralE3("CartPole-v1", TINY, asynchronous=asynchronous)
+        agent.learn(tmp_path / str(asynchronous))
+        agent.env.close()
+    assert_same_run(tmp_path / "True", tmp_path / "False")
+
+
 def breaks(seen):
     raise RuntimeError("the door\njammed")
 

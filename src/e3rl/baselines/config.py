@@ -1,19 +1,15 @@
 """Settings of the baselines: what all of them share, and the DQN's by name."""
 
-import dataclasses
-import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from e3rl.baselines.base import AbstractBaseline
 from e3rl.baselines.dqn import DoubleDQN
 from e3rl.models.qnetwork import QSettings
+from e3rl.neural.settings import changed, check
 from e3rl.types import UserError
-
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 
 
 @dataclass(frozen=True)
@@ -35,60 +31,11 @@ class BaselineConfig:
 Config = TypeVar("Config", bound=BaselineConfig)
 
 
-def _fits(value: object, kind: type) -> bool:
-    """A whole number is a number too; true and false are none."""
-    return type(value) is kind or (kind is float and type(value) is int)
-
-
-def check(
-    config: BaselineConfig,
-    positive: Iterable[str] = (),
-    above_zero: Iterable[str] = (),
-    at_most_one: Iterable[str] = (),
-) -> None:
-    """Every field of its default's type, finite and not negative; the named ones within their bounds."""
-    for field in dataclasses.fields(config):
-        name = field.name
-        kind: type = type(field.default)
-        value: Any = getattr(config, name)
-        if not _fits(value, kind):
-            raise UserError(f"{name} must be {_KINDS[kind]}, got {value!r}")
-        if kind is float and not math.isfinite(value):
-            raise UserError(f"{name} must be a finite number, got {value}")
-        if name in {"total_steps", "evaluation_episodes", *positive} and value < 1:
-            raise UserError(f"{name} must be at least 1, got {value}")
-        if name in above_zero and value <= 0:
-            raise UserError(f"{name} must be above 0, got {value}")
-        if name in at_most_one and value > 1:
-            raise UserError(f"{name} must be at most 1, got {value}")
-        if isinstance(value, int | float) and value < 0:
-            raise UserError(f"{name} must not be negative, got {value}")
-
-
 def configured(configs: Mapping[str, Config], name: str, changes: Mapping[str, str]) -> Config:
     """The settings called `name` among `configs`, with `key=value` changes given as text."""
     if name not in configs:
         raise UserError(f"unknown config {name!r}; known: {', '.join(configs)}")
-    base = configs[name]
-    kinds = {field.name: type(getattr(base, field.name)) for field in dataclasses.fields(base)}
-    parsed: dict[str, Any] = {}
-    for key, text in changes.items():
-        if key not in kinds:
-            close = get_close_matches(key, kinds, n=1)
-            raise UserError(f"unknown setting {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
-        parsed[key] = _parse(key, text, kinds[key])
-    return dataclasses.replace(base, **parsed)
-
-
-def _parse(key: str, text: str, kind: type) -> Any:
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise UserError(f"{key} must be {_KINDS[kind]}, got {text!r}")
-        return text.lower() == "true"
-    try:
-        return kind(text)
-    except ValueError as error:
-        raise UserError(f"{key} must be {_KINDS[kind]}, got {text!r}") from error
+    return changed(configs[name], changes)
 
 
 @dataclass(frozen=True)
@@ -138,8 +85,8 @@ class DQNConfig(BaselineConfig):
         check(
             self,
             positive=(
-                "copies", "steps", "updates", "hidden", "maps", "batch", "capacity", "learning_starts",
-                "target_period",
+                "total_steps", "evaluation_episodes", "copies", "steps", "updates", "hidden", "maps", "batch",
+                "capacity", "learning_starts", "target_period",
             ),
             above_zero=("learning_rate", "gradient_clip", "huber", "exploration_fraction"),
             at_most_one=("discount", "exploration_fraction", "final_epsilon", "alpha", "beta", "target_rate"),

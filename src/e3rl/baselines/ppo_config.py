@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from e3rl.baselines.base import AbstractBaseline
-from e3rl.baselines.config import BaselineConfig, check
+from e3rl.baselines.config import BaselineConfig
+from e3rl.neural.settings import check
 from e3rl.types import UserError
 
 
@@ -71,10 +72,13 @@ class PPOConfig(BaselineConfig):
     def __post_init__(self) -> None:
         check(
             self,
-            positive=("copies", "steps", "epochs", "minibatches", "hidden", "maps", "embedding"),
+            positive=(
+                "total_steps", "evaluation_episodes", "copies", "steps", "epochs", "minibatches", "hidden", "maps",
+                "embedding",
+            ),
             above_zero=("learning_rate", "gradient_clip", "clip", "obs_clip"),
             at_most_one=("discount", "gae_lambda", "intrinsic_discount", "predictor_share"),
-        )
+        )  # fmt: skip
         if self.steps * self.copies % self.minibatches:
             raise UserError(
                 f"minibatches must divide a rollout: {self.steps} steps of {self.copies} copies do not split "

@@ -73,6 +73,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--set", nargs="+", default=[], action="extend", metavar="KEY=VALUE", help="change settings"
     )
+    sub.add_argument(
+        "--async", dest="asynchronous", action="store_true",
+        help="a process for each copy of a Gymnasium environment, for steps that take milliseconds",
+    )  # fmt: skip
     sub.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: under runs/)")
     sub.add_argument("--resume", action="store_true", help="go on with the run in --out")
 

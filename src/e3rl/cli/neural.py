@@ -38,13 +38,15 @@ def train(args: argparse.Namespace) -> int:
         raise UserError(f"--seed must be from 0 to 2**31 − 1, got {args.seed}")
     seeds = range(args.seed, args.seed + args.seeds)
     out = args.out or _default_folder(args, given, changes, seeds)
+    if args.asynchronous and args.algo in AGENTS:
+        raise UserError(f"--async is not for {args.algo}: it steps the copies of its environment in turn")
     with LiveLine(quiet=args.json) as watch:
         if args.algo in AGENTS:
             baseline = running.configured(args.algo, env, args.config, changes)
             found = running.train(args.algo, env, options, baseline, seeds, out, args.resume, watch)
         else:
             config = runner.settings(env, options, args.algo, args.config, changes)
-            found = runner.train(env, options, config, seeds, out, args.resume, watch)
+            found = runner.train(env, options, config, seeds, out, args.resume, watch, args.asynchronous)
     paths, summaries = found
     picture = draw_runs(paths, out / "learning.png")
     if args.json:
@@ -206,6 +208,14 @@ def report(args: argparse.Namespace) -> int:
             else f"{text}\npicture: {picture}"
         )
         print(shown)
+        return 0
+    if any(folder.glob("baselines-*.csv")):
+        from e3rl.reports import baselines
+
+        text, figures = baselines.table(folder), list(map(str, baselines.draw(folder)))
+        pictures = [f"picture: {path}" for path in figures]
+        shown = json.dumps({"table": text, "figures": figures})
+        print(shown if args.json else "\n".join([text, *pictures]))
         return 0
     if any(folder.glob("planning-*.csv")):
         from e3rl.reports import planning

@@ -22,10 +22,11 @@ NO_EPISODE = -1
 DISABLED = AutoresetMode.DISABLED
 
 Plan: TypeAlias = Callable[
-    [Key, Float32[np.ndarray, "n *obs"], Int32[np.ndarray, " n"]],
+    [Key, Float32[np.ndarray, "n *obs"], Int32[np.ndarray, " n"], Bool[np.ndarray, " n"]],
     tuple[Int[Array, "n L"], Int[Array, " n"]],
 ]
-"""(key, observations, time steps) -> (action sequences, how many of each to execute before planning again)."""
+"""(key, observations, time steps, which copies play) -> (action sequences, how many of each to execute before planning
+again). What it returns for a copy that does not play is not looked at."""
 
 
 class EpisodeBroken(UserError):
@@ -148,7 +149,8 @@ class HostEnvironments:
                 chosen = [seeds[e] if new else None for e, new in zip(table.episode, fresh, strict=True)]
                 table.obs, info = self._ask(table, 0, self._vector.reset, seed=chosen)
                 self._raise_failure(table, 0, info)
-            plans, lengths = plan(jax.random.fold_in(key_plans, rounds), table.obs, table.time.copy())
+            key_round = jax.random.fold_in(key_plans, rounds)
+            plans, lengths = plan(key_round, table.obs, table.time.copy(), table.running)
             self._execute(table, np.asarray(plans), np.asarray(lengths))
             rounds += 1
         return table.rows

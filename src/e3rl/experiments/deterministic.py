@@ -55,14 +55,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "mountaincar/nearest": _control("e3rl/MountainCar-v0", "e3rl-control", (50,), frontier="nearest"),
     "mountaincar/paper": _control("e3rl/MountainCar-v0", "paper-control", (100,)),
     "acrobot/e3rl": _control("e3rl/Acrobot-v1", "e3rl-control", (20, 30, 50)),
-    **{f"maze/{size}-e3rl": _maze(size, "e3rl-image") for size in (5, 10, 20)},
+    **{f"maze/{size}-e3rl": _maze(size, "e3rl-image", snap=True) for size in (5, 10, 20)},
     **{f"maze/{size}-paper": _maze(size, "paper-maze") for size in (5, 10, 20)},
-    **{f"maze/{size}-ue2": _maze(size, "e3rl-image", planner="uniform") for size in (5, 10, 20)},
-    **{f"maze/{size}-snap": _maze(size, "e3rl-image", snap=True) for size in (5, 10, 20)},
-    **{
-        f"maze/{size}-snap-ue2": _maze(size, "e3rl-image", snap=True, planner="uniform")
-        for size in (5, 10, 20)
-    },
+    **{f"maze/{size}-ue2": _maze(size, "e3rl-image", snap=True, planner="uniform") for size in (5, 10, 20)},
 }
 
 
@@ -84,7 +79,8 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
         judged += [{**verdict, "seconds": seconds} for verdict in verdicts]
         if verdicts:
             write(name, out, rows, judged, experiment, seeds, config)
-            say(f"{name}, {seconds:.0f} s: " + "; ".join(map(_phrase, verdicts)))
+        told = "; ".join(map(_phrase, verdicts)) or f"explored episodes up to {new[-1]['episode']}"
+        say(f"{name}, {seconds:.0f} s: {told}")
     return rows
 
 

@@ -58,6 +58,7 @@ def train(
     out: Path,
     resume: bool,
     watch: Watcher,
+    asynchronous: bool = False,
 ) -> tuple[list[Path], list[dict[str, Any]]]:
     """Train every seed in one program; returns the run folders and their summaries.
 
@@ -73,7 +74,7 @@ def train(
         for folder, description in zip(folders, about, strict=True):
             folder.begin(description, resume)
         return paths, [summary for summary in finished if summary is not None]
-    envs = [prepare(env, own, config)[0] for own in options]
+    envs = [prepare(env, own, config, asynchronous)[0] for own in options]
     # Otherwise each seed ends at its own time, or is stepped in Python.
     together = config.epsilon == 0 and config.exploit_rounds == 0 and isinstance(envs[0], AbstractEnvironment)
     size = len(seeds) if together else 1

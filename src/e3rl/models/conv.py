@@ -60,18 +60,12 @@ class ConvDynamics(AbstractDynamics):
     termination. `reward_head="dense"`: two strided convolutions and fully-connected layers, as in the paper, which
     learn every place of the image apart. `"pooled"`: two layers that judge each location by itself and the maximum of
     each map over the image, so that what is learned in one place holds in all.
-
-    With `snap` the most likely frame is one of zeros and ones, as a maze's are: an error of a few hundredths then
-    vanishes at every step instead of growing along a plan of fifty.
     """
 
     weights: Weights
     shape: tuple[int, int, int] = eqx.field(static=True)
     noise_shape: tuple[int, ...] = eqx.field(static=True)
     reward_head: RewardHead = eqx.field(static=True)
-    reward_weight: float = eqx.field(static=True)
-    termination_weight: float = eqx.field(static=True)
-    snap: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -80,18 +74,12 @@ class ConvDynamics(AbstractDynamics):
         maps: int = 16,
         width: int = 64,
         reward_head: RewardHead = "dense",
-        reward_weight: float = 1.0,
-        termination_weight: float = 1.0,
-        snap: bool = False,
         *,
         key: Key,
     ):
         self.shape = shape
-        self.snap = snap
         self.noise_shape = (0,)
         self.reward_head = reward_head
-        self.reward_weight = reward_weight
-        self.termination_weight = termination_weight
         height, breadth, channels = shape
         area = WINDOW**2
         pooled = reward_head == "pooled"
@@ -143,17 +131,14 @@ class ConvDynamics(AbstractDynamics):
         return Outputs(obs + change, reward, ending + RARELY_ENDS)
 
     def draw(self, prediction: Prediction, uniform: Float[Array, "0"]) -> Float[Array, "h w c"]:
-        return self.most_likely(prediction)
-
-    def most_likely(self, prediction: Prediction) -> Float[Array, "h w c"]:
-        return jnp.round(prediction.obs) if self.snap else prediction.obs
+        return prediction.obs
 
     def loss(
         self, obs: Float[Array, "h w c"], row: Transitions, key: Key
     ) -> tuple[Float[Array, ""], Float[Array, "h w c"]]:
         out = self.outputs(obs, row.action)
         error = jnp.sum((out.obs - row.next_obs) ** 2)
-        return error + out.surprise(row, self.reward_weight, self.termination_weight), out.obs
+        return error + out.surprise(row), out.obs
 
     def prior_deviation(self) -> "ConvDynamics":
         deviation = _deviations({name: weight.shape for name, weight in vars(self.weights).items()})

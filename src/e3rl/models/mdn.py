@@ -14,7 +14,7 @@ from e3rl.replay import Transitions
 from e3rl.types import Key
 
 LOG_DEVIATION = (-5.0, 1.0)
-"""Bounds of a component's log standard deviation in units of `change`: without a lower one the likelihood of a state
+"""Bounds of a component's log standard deviation in units of `CHANGE`: without a lower one the likelihood of a state
 that never varies would grow without end."""
 TAIL = 1e-6
 """Uniform noise is kept this far from 0 and 1, where the normal quantile is infinite."""
@@ -34,23 +34,12 @@ class MdnDynamics(AbstractDynamics):
     network: GatedNetwork
     components: int = eqx.field(static=True)
     noise_shape: tuple[int, ...] = eqx.field(static=True)
-    change: float = eqx.field(static=True)
 
-    def __init__(
-        self,
-        entries: int,
-        actions: int,
-        components: int = 5,
-        width: int = 64,
-        change: float = CHANGE,
-        *,
-        key: Key,
-    ):
+    def __init__(self, entries: int, actions: int, components: int = 5, width: int = 64, *, key: Key):
         outputs = components * (1 + 2 * entries) + 2
         self.network = GatedNetwork(entries, actions, width, outputs, key=key)
         self.components = components
         self.noise_shape = (entries + 1,)
-        self.change = change
 
     def __call__(self, obs: Shaped[Array, " D"], action: Int[Array, ""], time: Int[Array, ""]) -> Prediction:
         return self.columns(obs, action, time)
@@ -65,8 +54,8 @@ class MdnDynamics(AbstractDynamics):
         log_weight = jax.nn.log_softmax(out[:m], axis=0)
         centre, spread = out[m:-2].reshape(2, m, *obs.shape)
         low, high = LOG_DEVIATION
-        log_deviation = low + (high - low) * jax.nn.sigmoid(spread) + jnp.log(self.change)
-        mixture = Mixture(log_weight, obs + self.change * centre, log_deviation)
+        log_deviation = low + (high - low) * jax.nn.sigmoid(spread) + jnp.log(CHANGE)
+        mixture = Mixture(log_weight, obs + CHANGE * centre, log_deviation)
         mean = jnp.sum(jnp.exp(log_weight)[:, None] * mixture.mean, axis=0)
         return Outputs(mean, out[-2], out[-1] + RARELY_ENDS), mixture
 
@@ -90,10 +79,10 @@ class MdnDynamics(AbstractDynamics):
         return jnp.sum(heaviest[:, None] * mixture.mean, axis=0)
 
     def log_likelihood(self, prediction: Prediction, next_obs: Float[Array, " D"]) -> Float[Array, ""]:
-        """log p(s' | s, a), up to (D/2) log 2π and in the units of `change`."""
+        """log p(s' | s, a), up to (D/2) log 2π and in the units of `CHANGE`."""
         mixture: Mixture = prediction.detail
         error = (next_obs - mixture.mean) * jnp.exp(-mixture.log_deviation)
-        density = 0.5 * error**2 + mixture.log_deviation - jnp.log(self.change)
+        density = 0.5 * error**2 + mixture.log_deviation - jnp.log(CHANGE)
         return jax.nn.logsumexp(mixture.log_weight - jnp.sum(density, axis=1))
 
     def loss(

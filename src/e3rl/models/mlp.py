@@ -31,12 +31,10 @@ class Outputs(NamedTuple):
     def prediction(self, detail: Any = ()) -> Prediction:
         return Prediction(self.obs, self.reward, jax.nn.sigmoid(self.ending), detail)
 
-    def surprise(
-        self, row: Transitions, reward_weight: float = 1.0, termination_weight: float = 1.0
-    ) -> Array:
+    def surprise(self, row: Transitions) -> Array:
         """Squared error of the reward and cross-entropy of the end of one transition."""
         end = jax.nn.softplus(self.ending) - row.terminated.astype(self.ending.dtype) * self.ending
-        return reward_weight * (self.reward - row.reward) ** 2 + termination_weight * end
+        return (self.reward - row.reward) ** 2 + end
 
 
 def draw_weights(
@@ -129,26 +127,10 @@ class MlpDynamics(AbstractDynamics):
 
     network: GatedNetwork
     noise_shape: tuple[int, ...] = eqx.field(static=True)
-    change: float = eqx.field(static=True)
-    reward_weight: float = eqx.field(static=True)
-    termination_weight: float = eqx.field(static=True)
 
-    def __init__(
-        self,
-        entries: int,
-        actions: int,
-        width: int = 64,
-        change: float = CHANGE,
-        reward_weight: float = 1.0,
-        termination_weight: float = 1.0,
-        *,
-        key: Key,
-    ):
+    def __init__(self, entries: int, actions: int, width: int = 64, *, key: Key):
         self.network = GatedNetwork(entries, actions, width, entries + 2, key=key)
         self.noise_shape = (0,)
-        self.change = change
-        self.reward_weight = reward_weight
-        self.termination_weight = termination_weight
 
     def __call__(self, obs: Shaped[Array, " D"], action: Int[Array, ""], time: Int[Array, ""]) -> Prediction:
         return self.columns(obs, action, time)
@@ -166,7 +148,7 @@ class MlpDynamics(AbstractDynamics):
         return self._split(obs, self.network(obs - 0.5, action, context))
 
     def _split(self, obs: Float[Array, "D *ones"], out: Float[Array, "outputs *K"]) -> Outputs:
-        return Outputs(obs + self.change * out[:-2], out[-2], out[-1] + RARELY_ENDS)
+        return Outputs(obs + CHANGE * out[:-2], out[-2], out[-1] + RARELY_ENDS)
 
     def draw(self, prediction: Prediction, uniform: Float[Array, "0 *K"]) -> Float[Array, "D *K"]:
         return prediction.obs
@@ -178,8 +160,8 @@ class MlpDynamics(AbstractDynamics):
         self, obs: Float[Array, " D"], row: Transitions, key: Key
     ) -> tuple[Float[Array, ""], Float[Array, " D"]]:
         out = self.outputs(obs, row.action)
-        error = jnp.sum((out.obs - row.next_obs) ** 2) / self.change**2
-        return error + out.surprise(row, self.reward_weight, self.termination_weight), out.obs
+        error = jnp.sum((out.obs - row.next_obs) ** 2) / CHANGE**2
+        return error + out.surprise(row), out.obs
 
     def prior_deviation(self) -> "MlpDynamics":
         return eqx.tree_at(lambda model: model.network, self, self.network.prior_deviation())

@@ -35,7 +35,8 @@ class NeuralE3:
     """Explores where its models disagree, then exploits (Algorithm 1, section 4).
 
     `env` is an id (with `env_options`), a Gymnasium environment or a functional one. Without `config` the settings are
-    chosen by the environment's looks; `agent.config` shows them.
+    chosen by the environment's looks; `agent.config` shows them. With `asynchronous` every copy of a Gymnasium
+    environment lives in a process of its own (see `HostEnvironments`); the results are the same.
     """
 
     def __init__(
@@ -44,8 +45,9 @@ class NeuralE3:
         config: NeuralE3Config | None = None,
         seed: int = 0,
         env_options: dict[str, Any] | None = None,
+        asynchronous: bool = False,
     ):
-        self.env, self.config = prepare(env, env_options or {}, config)
+        self.env, self.config = prepare(env, env_options or {}, config, asynchronous)
         self.seed = seed
         self.description = describe(
             env if isinstance(env, str) else None, env_options or {}, seed, self.config

@@ -1,6 +1,9 @@
 """Settings that suit an environment by its looks, for users who name none."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
+from typing import cast
 
 import jax
 import numpy as np
@@ -13,6 +16,7 @@ from e3rl.envs.vector import HostEnvironments
 from e3rl.neural.config import CONFIGS, NeuralE3Config
 from e3rl.neural.families import natural_family
 from e3rl.neural.lanes import Environment
+from e3rl.types import UserError
 
 GLANCE = 50
 """Frames that are looked at."""
@@ -44,24 +48,21 @@ def suited_config(env: AbstractEnvironment | GymnasiumEnvironment) -> NeuralE3Co
 
 
 def prepare(
-    env: object, options: dict[str, object], config: NeuralE3Config | None
+    env: object, options: dict[str, object], config: NeuralE3Config | None, asynchronous: bool = False
 ) -> tuple[Environment, NeuralE3Config]:
     """An environment ready for training, and its settings. What has an id is copied so that an epoch's episodes run
-    side by side; an environment object is a single copy."""
+    side by side, if `asynchronous` in processes of their own; an environment object is a single copy."""
     made = make(env, **options)
+    if asynchronous and not (isinstance(env, str) and isinstance(made, GymnasiumEnvironment)):
+        raise UserError("only Gymnasium environments given by their id can be asynchronous")
     config = config or suited_config(made)
     if isinstance(made, AbstractEnvironment):
         return made, config
     if not isinstance(env, str):
         return HostEnvironments(made), config
     made.close()
-
-    def again() -> GymnasiumEnvironment:
-        copy = make(env, **options)
-        assert isinstance(copy, GymnasiumEnvironment)
-        return copy
-
-    return HostEnvironments(again, config.episodes_per_epoch), config
+    again = cast(Callable[[], GymnasiumEnvironment], functools.partial(make, env, **options))
+    return HostEnvironments(again, config.episodes_per_epoch, asynchronous=asynchronous), config
 
 
 def _is_black_and_white(env: AbstractEnvironment | GymnasiumEnvironment, encoding: Encoding) -> bool:

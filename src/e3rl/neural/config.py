@@ -1,9 +1,7 @@
 """Neural-E³'s settings: e3rl's own defaults, and the paper's tables by name."""
 
-import dataclasses
-import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal
 
 from e3rl.exploit.dqn import DqnSettings
 from e3rl.models.bernoulli import Conditioning
@@ -11,18 +9,13 @@ from e3rl.models.conv import RewardHead
 from e3rl.models.fit import FitSettings
 from e3rl.models.qnetwork import QSettings
 from e3rl.neural.families import Family
+from e3rl.neural.settings import changed as changed
+from e3rl.neural.settings import check
 from e3rl.planners.graph_search import Frontier, GraphSettings
 from e3rl.planners.mcts import Choice, Leaf, MctsSettings
 from e3rl.planners.utility import Distance
 from e3rl.planners.value import ValueSettings
 from e3rl.types import UserError
-
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
-
-
-def _fits(value: object, kind: type) -> bool:
-    """A whole number is a number too; true and false are none."""
-    return type(value) is kind or (kind is float and type(value) is int)
 
 
 @dataclass(frozen=True)
@@ -59,7 +52,7 @@ class NeuralE3Config:
     """Convolutional dynamics only: reward and ending from a fully-connected layer over the image as in App. C.2
     ("dense"), or from a maximum over its places ("pooled"), which holds wherever in the image something happens."""
     snap: bool = False
-    """Convolutional dynamics only: plans take predicted frames to be of zeros and ones."""
+    """Graph search only: plans to exploit take predicted states to be of zeros and ones."""
     model_updates: int = 200
     """N_update of section 4.1 (App. C.1: "Model Updates per Epoch")."""
     model_batch: int = 64
@@ -141,41 +134,21 @@ class NeuralE3Config:
     """Greedy episodes at the end."""
 
     def __post_init__(self) -> None:
-        positive = (
-            "ensemble_size", "hidden", "episodes_per_epoch", "model_updates", "model_batch", "playouts", "particles",
-            "value_updates", "value_batch", "exploit_updates", "snapshots", "unroll", "nodes", "round_episodes",
-            "round_updates", "dqn_batch", "dqn_target_period", "evaluation_episodes",
+        check(
+            self,
+            positive=(
+                "ensemble_size", "hidden", "episodes_per_epoch", "model_updates", "model_batch", "playouts",
+                "particles", "value_updates", "value_batch", "exploit_updates", "snapshots", "unroll", "nodes",
+                "round_episodes", "round_updates", "dqn_batch", "dqn_target_period", "evaluation_episodes",
+            ),
+            above_zero=(
+                "model_learning_rate", "value_learning_rate", "dqn_learning_rate", "gradient_clip",
+                "value_target_rate", "huber",
+            ),
+            at_most_one=(
+                "recent_share", "ending_share", "top_share", "value_target_rate", "value_discount", "dqn_discount",
+            ),
         )  # fmt: skip
-        above_zero = (
-            "model_learning_rate", "value_learning_rate", "dqn_learning_rate", "gradient_clip", "value_target_rate",
-            "huber",
-        )  # fmt: skip
-        at_most_one = (
-            "recent_share",
-            "ending_share",
-            "top_share",
-            "value_target_rate",
-            "value_discount",
-            "dqn_discount",
-        )
-        for field in dataclasses.fields(self):
-            value: Any = getattr(self, field.name)
-            kind: type = type(field.default)
-            if not _fits(value, kind):
-                raise UserError(f"{field.name} must be {_KINDS[kind]}, got {value!r}")
-            if kind is float and not math.isfinite(value):
-                raise UserError(f"{field.name} must be a finite number, got {value}")
-            options = get_args(field.type) if get_origin(field.type) is Literal else ()
-            if options and value not in options:
-                raise UserError(f"{field.name} must be one of {', '.join(options)}, got {value!r}")
-            if field.name in positive and value < 1:
-                raise UserError(f"{field.name} must be at least 1, got {value}")
-            if field.name in above_zero and value <= 0:
-                raise UserError(f"{field.name} must be above 0, got {value}")
-            if field.name in at_most_one and value > 1:
-                raise UserError(f"{field.name} must be at most 1, got {value}")
-            if isinstance(value, int | float) and value < 0:
-                raise UserError(f"{field.name} must not be negative, got {value}")
         if self.nodes < 2:
             raise UserError(f"nodes must be at least 2, got {self.nodes}")
         shortest = (
@@ -242,7 +215,13 @@ class NeuralE3Config:
 
     def graph(self, actions: int) -> GraphSettings:
         return GraphSettings(
-            self.nodes, actions, self.reward_scale, self.exit_utility, self.top_share, self.frontier
+            self.nodes,
+            actions,
+            self.reward_scale,
+            self.exit_utility,
+            self.top_share,
+            self.frontier,
+            self.snap,
         )
 
     def mcts(self, horizon: int, actions: int, leaf: Leaf | None = None) -> MctsSettings:
@@ -324,28 +303,3 @@ def named(name: str) -> NeuralE3Config:
     if name not in CONFIGS:
         raise UserError(f"unknown config {name!r}; known: auto, {', '.join(CONFIGS)}")
     return CONFIGS[name]
-
-
-def changed(base: NeuralE3Config, changes: dict[str, str]) -> NeuralE3Config:
-    """The settings with `key=value` changes given as text."""
-    types = {field.name: type(getattr(base, field.name)) for field in dataclasses.fields(base)}
-    parsed: dict[str, Any] = {}
-    for key, text in changes.items():
-        if key not in types:
-            from difflib import get_close_matches
-
-            close = get_close_matches(key, types, n=1)
-            raise UserError(f"unknown setting {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
-        parsed[key] = _parse(key, text, types[key])
-    return dataclasses.replace(base, **parsed)
-
-
-def _parse(key: str, text: str, kind: type) -> Any:
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise UserError(f"{key} must be {_KINDS[kind]}, got {text!r}")
-        return text.lower() == "true"
-    try:
-        return kind(text)
-    except ValueError as error:
-        raise UserError(f"{key} must be {_KINDS[kind]}, got {text!r}") from error

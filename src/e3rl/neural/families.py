@@ -61,7 +61,6 @@ def dynamics(
                 actions,
                 width=width,
                 reward_head=config.reward_head,
-                snap=config.snap,
                 key=key,
             )
         case "mdn":

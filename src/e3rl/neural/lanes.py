@@ -135,11 +135,10 @@ class Lanes:
 
     def _play(self, env: HostEnvironments, plan: Planner, key: Key, count: int, before: int) -> Trajectory:
         """Episodes of an environment in Python, as those of a single lane."""
-        running = jnp.ones(env.copies, bool)
 
-        def plan_all(key: Key, obs: np.ndarray, time: np.ndarray) -> Plans:
+        def plan_all(key: Key, obs: np.ndarray, time: np.ndarray, running: np.ndarray) -> Plans:
             keys = jax.random.split(key, env.copies)
-            return plan(keys, jnp.asarray(obs, self.storage), jnp.asarray(time), running)
+            return plan(keys, jnp.asarray(obs, self.storage), jnp.asarray(time), jnp.asarray(running))
 
         return self.one_lane(env.play(plan_all, key, count, before))
 

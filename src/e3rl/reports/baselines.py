@@ -1,0 +1,291 @@
+"""The baselines beside Neural-E³ (Figure 3): a table and two figures from the files of `e3rl reproduce baselines-...`.
+
+Neural-E³'s own results are read from the folders lock/ and control/ next to that of the baselines, where there are any.
+"""
+
+import csv
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from e3rl.experiments.baselines import EXPERIMENTS
+from e3rl.experiments.tables import table_path
+from e3rl.neural.run_folder import read_json
+from e3rl.reports import deterministic, lock_budgets
+from e3rl.types import UserError
+
+NEURAL, NEURAL_COLOUR = "Neural-E³", deterministic.COLOURS[0]
+METHODS = dict(
+    zip(
+        ("dqn", "ppo", "ppo-rnd", "e3rl-dqn"),
+        zip(("DQN", "PPO", "PPO+RND", "DQN, e3rl's settings"), deterministic.COLOURS[1:], strict=True),
+        strict=True,
+    )
+)
+"""Label and colour of what stands last in an experiment's id."""
+REWARDS = ("standard", "antishaped")
+TASKS = {"mountaincar": "MountainCar", "acrobot": "Acrobot"}
+HEADER = (
+    "experiment", "seeds", "greedy return: median (worst to best)", "optimum", "training episodes",
+    "large reward: seeds, first episode", "half of the optimum: seeds, episodes", "seconds a seed",
+)  # fmt: skip
+NOTHING = "–"
+LEAST = 5
+"""Episodes that a point of a curve stands for, or more."""
+CAPTION = (
+    "Median over seeds and the range from worst to best. Baselines: return while training. "
+    "Neural-E³: greedy return after so many episodes of exploring."
+)
+
+
+class Curve(NamedTuple):
+    """Returns of several seeds after the same numbers of episodes."""
+
+    episodes: Float[np.ndarray, " n"]
+    returns: Float[np.ndarray, "seeds n"]
+
+
+class Measured(NamedTuple):
+    """One experiment, as far as it has been run."""
+
+    name: str
+    finals: list[dict[str, Any]]
+    """What every seed had learned at the end."""
+    curve: Curve
+
+    @property
+    def task(self) -> str:
+        """lock, mountaincar and so on."""
+        return self.name.partition("/")[0].removeprefix("baselines-")
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """Horizon and reward of a lock."""
+        horizon, reward, _ = self.name.partition("/")[2].split("-", 2)
+        return int(horizon.removeprefix("h")), reward
+
+    @property
+    def method(self) -> str:
+        rest = self.name.partition("/")[2]
+        return rest.split("-", 2)[2] if self.task == "lock" else rest
+
+
+def found(folder: Path) -> list[Measured]:
+    """The experiments of a folder, in the order in which `e3rl reproduce` lists them."""
+    order = {name: i for i, name in enumerate(EXPERIMENTS)}
+    measured = []
+    for path in sorted(folder.glob("baselines-*.json")):
+        about = read_json(path)
+        try:
+            name, final = about["experiment"], about["final"]
+            one = Measured(name, list(final.values()), _curve(table_path(folder, name), final))
+            _cells(one)
+        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path} and its table are not those of `e3rl reproduce baselines-...`"
+            ) from error
+        measured.append(one)
+    if not measured:
+        raise UserError(f"{folder} holds no results of the baselines' experiments (baselines-*.json)")
+    return sorted(measured, key=lambda one: (order.get(one.name, len(order)), one.name))
+
+
+def _curve(path: Path, final: dict[str, dict[str, Any]]) -> Curve:
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    points = {
+        seed: np.array([(row["episode"], row["return_mean"]) for row in rows if row["seed"] == seed], float)
+        for seed in final
+    }
+    return together(
+        [_smooth(*points[seed].T) for seed in final], [final[seed]["return_mean"] for seed in final]
+    )
+
+
+def _smooth(episodes: Float[np.ndarray, " n"], returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, "2 m"]:
+    """Stretches of less than `LEAST` episodes merged."""
+    group = np.unique(np.ceil(episodes / LEAST), return_inverse=True)[1]
+    count = np.diff(episodes, prepend=0.0)
+    ends = np.flatnonzero(np.diff(group, append=-1))
+    return np.stack([episodes[ends], np.bincount(group, count * returns) / np.bincount(group, count)])
+
+
+def together(seeds: Sequence[Float[np.ndarray, "2 _"]], finals: Sequence[float]) -> Curve:
+    """Curves of (episodes, returns) on the episodes of all of them. Training counts steps, so that good seeds see more
+    episodes than bad ones: one that ends earlier goes on with what it is worth at the end."""
+    first = max(episodes[0] for episodes, _ in seeds)
+    every = np.unique(np.concatenate([episodes for episodes, _ in seeds]))
+    every = every[every >= first]
+    returns = [
+        np.interp(every, episodes, returns, right=final)
+        for (episodes, returns), final in zip(seeds, finals, strict=True)
+    ]
+    return Curve(every, np.stack(returns))
+
+
+def table(folder: Path) -> str:
+    """A line per experiment, as Markdown."""
+    lines = [" | ".join(HEADER), *(" | ".join(_cells(one)) for one in found(folder))]
+    head, *body = (f"| {line} |" for line in lines)
+    return "\n".join([head, "|---" * len(HEADER) + "|", *body])
+
+
+def _cells(one: Measured) -> tuple[str, ...]:
+    returns = [final["return_mean"] for final in one.finals]
+    optima = [final["optimal_return"] for final in one.finals if final["optimal_return"] is not None]
+    return (
+        one.name,
+        str(len(one.finals)),
+        f"{np.median(returns):.2f} ({min(returns):.2f} to {max(returns):.2f})",
+        f"{np.median(optima):.2f}" if optima else NOTHING,
+        _range([final["episodes"] for final in one.finals]),
+        _reached(one.finals, "first_paid", "first at {:,.0f}", min),
+        _reached(one.finals, "half_of_optimum", "median {:,.0f}", np.median),
+        f"{np.median([final['seconds'] for final in one.finals]):.1f}",
+    )
+
+
+def _range(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _reached(finals: Sequence[dict[str, Any]], what: str, phrase: str, of_all: Any) -> str:
+    """How many seeds got somewhere, and the episodes that took; nothing is said where that is not known."""
+    if what not in finals[0]:
+        return NOTHING
+    when = [final[what] for final in finals if final[what] is not None]
+    count = f"{len(when)} of {len(finals)}"
+    return f"{count}, {phrase.format(of_all(when))}" if when else count
+
+
+def draw(folder: Path) -> list[Path]:
+    """lock.png and control.png, each where there is something to show."""
+    measured = found(folder)
+    beside = folder.resolve().parent
+    figures = {
+        "lock": _draw_lock([one for one in measured if one.task == "lock"], beside / "lock"),
+        "control": _draw_control([one for one in measured if one.task in TASKS], beside / "control"),
+    }
+    written = []
+    for name, figure in figures.items():
+        if figure is not None:
+            written.append(folder / f"{name}.png")
+            figure.savefig(written[-1], dpi=130)
+    return written
+
+
+def _draw_lock(measured: Sequence[Measured], neural: Path) -> Figure | None:
+    if not measured:
+        return None
+    horizons = sorted({one.place[0] for one in measured})
+    rewards = [reward for reward in REWARDS if any(one.place[1] == reward for one in measured)]
+    figure, grid = _grid(len(rewards), len(horizons), sharex=True, sharey="row")
+    budgets = lock_budgets.read_rows(neural) if any(neural.glob("lock-h[0-9]*.csv")) else {}
+    for (row, column), axes in np.ndenumerate(grid):
+        place = horizons[column], rewards[row]
+        own = [one for one in measured if one.place == place]
+        _draw_methods(axes, own)
+        rows = [each for each in budgets.get(f"lock/h{place[0]}", ()) if each["reward"] == place[1]]
+        _draw_budgets(axes, [(int(each["episodes"]), float(each["return_mean"])) for each in rows])
+        optima = [final["optimal_return"] for one in own for final in one.finals]
+        optima += [float(each["optimal_return"]) for each in rows]
+        for optimum in optima[:1]:
+            axes.axhline(optimum, color="0.3", linestyle="--", linewidth=0.8, label="optimal return")
+        if row == 0:
+            axes.set_title(f"H = {place[0]}", fontsize=11)
+        if column == 0:
+            axes.set_ylabel(f"{place[1]} rewards\nreturn")
+    return _finished(figure, grid)
+
+
+def _draw_control(measured: Sequence[Measured], neural: Path) -> Figure | None:
+    tasks = [task for task in TASKS if any(one.task == task for one in measured)]
+    if not tasks:
+        return None
+    figure, grid = _grid(1, len(tasks))
+    exploited = {about["experiment"]: about["exploit"] for about in deterministic.found(neural)}
+    for axes, task in zip(grid[0], tasks, strict=True):
+        _draw_methods(axes, [one for one in measured if one.task == task])
+        for settings, label, filled in (
+            ("e3rl", NEURAL, True),
+            ("paper", f"{NEURAL}, the paper's settings", False),
+        ):
+            verdicts = exploited.get(f"{task}/{settings}", ())
+            points = [(verdict["budget"], verdict["return_mean"]) for verdict in verdicts]
+            _draw_budgets(axes, points, label, filled)
+        axes.set_title(TASKS[task], fontsize=11)
+    grid[0, 0].set_ylabel("return")
+    return _finished(figure, grid)
+
+
+def _grid(rows: int, columns: int, **sharing: Any) -> tuple[Figure, np.ndarray]:
+    size = max(6.0, 1.2 + 3.4 * columns), 1.1 + 2.5 * rows
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **sharing)
+
+
+def _draw_methods(axes: Axes, measured: Sequence[Measured]) -> None:
+    """The median over seeds of what is collected while training, and the range from worst to best."""
+    for one in measured:
+        label, colour = METHODS.get(one.method, (one.method, "0.5"))
+        episodes, returns = one.curve
+        axes.plot(episodes, np.median(returns, axis=0), color=colour, linewidth=1.5, label=label)
+        axes.fill_between(
+            episodes, returns.min(axis=0), returns.max(axis=0), color=colour, alpha=0.18, linewidth=0
+        )
+
+
+def _draw_budgets(
+    axes: Axes, points: Sequence[tuple[int, float]], label: str = NEURAL, filled: bool = True
+) -> None:
+    """What Neural-E³'s exploit phase is worth after so many episodes: median of the seeds, worst to best."""
+    budgets = sorted({budget for budget, _ in points})
+    if not budgets:
+        return
+    values = [[value for at, value in points if at == budget] for budget in budgets]
+    middle = np.array([np.median(own) for own in values])
+    below = middle - [min(own) for own in values]
+    above = [max(own) for own in values] - middle
+    axes.errorbar(
+        budgets,
+        middle,
+        [below, above],
+        fmt="o-",
+        color=NEURAL_COLOUR,
+        markerfacecolor=NEURAL_COLOUR if filled else "white",
+        markersize=4,
+        linewidth=1.5,
+        elinewidth=1.0,
+        capsize=2.5,
+        label=label,
+        zorder=3,
+    )
+
+
+def _finished(figure: Figure, grid: np.ndarray) -> Figure:
+    """Logarithmic episodes, one legend for all panels, empty panels said to be so."""
+    named: dict[str, Any] = {}
+    for axes in grid.flat:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.grid(color="0.92", linewidth=0.6)
+        axes.set_axisbelow(True)
+        handles, labels = axes.get_legend_handles_labels()
+        named |= {label: handle for label, handle in zip(labels, handles, strict=True) if label not in named}
+        if not handles:
+            axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", va="center", color="0.5")
+    for axes in grid[-1]:
+        axes.set_xlabel("episodes")
+    order = sorted(named, key=lambda label: not label.startswith(NEURAL))
+    width = figure.get_figwidth()
+    handles, columns = [named[label] for label in order], min(len(order), round(width / 2.8))
+    figure.legend(handles, order, loc="outside lower center", ncols=columns, frameon=False)
+    figure.suptitle(textwrap.fill(CAPTION, round(13 * width)), fontsize=10)
+    return figure

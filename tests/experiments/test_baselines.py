@@ -1,0 +1,156 @@
+"""The baselines' experiments: what is kept of a run, worked by hand, and that no seed is run twice."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from e3rl.baselines import running
+from e3rl.envs.registration import build
+from e3rl.experiments import baselines
+from e3rl.experiments.baselines import COLUMNS, EXPERIMENTS, POINTS, Experiment, run
+from e3rl.neural import run_folder
+
+NAME = "baselines-lock/tiny"
+SUMMARY = {"exploit_return_mean": 4.5, "exploit_return_ci": [4.0, 5.0], "wall_seconds": 1.25}
+
+
+def metrics(returns, length=5):
+    """Episodes of `length` steps as the rows of a metrics.csv."""
+    return [{"return": str(value), "env_steps": str(length * (i + 1))} for i, value in enumerate(returns)]
+
+
+def final(returns, optimum=5.0):
+    return baselines._final(metrics(returns), {**SUMMARY, "optimal_return": optimum})
+
+
+def test_a_curve_is_the_means_of_a_hundred_stretches():
+    rows = baselines._curve(NAME, 3, metrics(range(250)))
+    assert len(rows) == POINTS
+    assert rows[0] == {
+        "experiment": NAME, "seed": 3, "episode": 3, "env_steps": 15, "return_mean": 1.0,
+    }  # fmt: skip
+    ends = [row["episode"] for row in rows]
+    assert ends[-1] == 250
+    assert set(np.diff([0, *ends])) == {2, 3}
+    counts = np.diff([0, *ends])
+    assert np.dot(counts, [row["return_mean"] for row in rows]) == pytest.approx(sum(range(250)))
+
+
+def test_a_short_curve_has_a_point_per_episode():
+    rows = baselines._curve(NAME, 0, metrics([-500.0, -300.0]))
+    assert [(row["episode"], row["env_steps"], row["return_mean"]) for row in rows] == [
+        (1, 5, -500.0), (2, 10, -300.0),
+    ]  # fmt: skip
+
+
+def test_the_large_reward_counts_from_the_first_episode_that_got_it():
+    found = final([0.0] * 99 + [5.0, 0.0, 2.0, 5.0] + [0.0] * 97)
+    assert found["first_paid"] == 100
+    assert found["paid_episodes"] == 2  # 2.0 is not above 2
+    assert found["half_of_optimum"] is None
+    assert found["episodes"] == 200
+    assert (found["return_mean"], found["return_ci"], found["seconds"]) == (4.5, [4.0, 5.0], 1.25)
+
+
+def test_half_of_the_optimum_is_a_mean_of_a_hundred_episodes():
+    """Paid from the 61st on: the hundred that end with the 111th are the first with 51 paid ones."""
+    found = final([0.0] * 60 + [5.0] * 100)
+    assert (found["first_paid"], found["half_of_optimum"]) == (61, 111)
+    assert final([5.0] * 100)["half_of_optimum"] == 100
+    assert final([0.0] * 150)["first_paid"] is None
+
+
+def test_without_an_optimum_nothing_is_said_about_it():
+    found = final([-200.0] * 120, None)
+    assert found.keys() == {"episodes", "return_mean", "return_ci", "optimal_return", "seconds"}
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Training replaced by a note of what was asked for and a run folder of four episodes, of which two count."""
+    asked = []
+
+    def train(algo, env, options, config, seeds, out, resume, watch):
+        asked.append((algo, env, options, config.total_steps, tuple(seeds), resume))
+        with (out / "metrics.csv").open("w", newline="") as file:
+            table = csv.DictWriter(file, run_folder.COLUMNS, restval="0", lineterminator="\n")
+            table.writeheader()
+            for i, phase in enumerate(("train", "train", "exploit", "exploit")):
+                table.writerow({"phase": phase, "env_steps": 3 * (i + 1), "return": float(seeds[0] + i)})
+        return [out], [{**SUMMARY, "optimal_return": None}]
+
+    monkeypatch.setattr(running, "train", train)
+    options = (("horizon", 3), ("antishaped", True))
+    tiny = Experiment("dqn", "e3rl/CombinationLock-v0", options, "e3rl-lock-dqn", 12, (7, 8))
+    monkeypatch.setitem(EXPERIMENTS, NAME, tiny)
+    return asked
+
+
+def test_every_seed_is_a_run_of_its_own(trained, tmp_path):
+    said = []
+    rows = run(NAME, tmp_path, said.append)
+    options = {"horizon": 3, "antishaped": True}
+    assert trained == [
+        ("dqn", "e3rl/CombinationLock-v0", options, 12, (seed,), False) for seed in (7, 8)
+    ]  # fmt: skip
+    assert [(row["seed"], row["episode"], row["return_mean"]) for row in rows] == [
+        (7, 1, 7.0), (7, 2, 8.0), (8, 1, 8.0), (8, 2, 9.0),
+    ]  # fmt: skip
+    path = tmp_path / "baselines-lock-tiny.csv"
+    with path.open(newline="") as file:
+        stored = list(csv.DictReader(file))
+    assert stored == [{column: str(row[column]) for column in COLUMNS} for row in rows]
+    about = json.loads(path.with_suffix(".json").read_text())
+    assert about["experiment"] == NAME
+    assert about["config"]["total_steps"] == 12
+    assert about["settings"]["seeds"] == [7, 8]
+    assert {seed: one["episodes"] for seed, one in about["final"].items()} == {"7": 2, "8": 2}
+    assert said == [f"{NAME}, seed {seed}: return 4.50 after 2 episodes" for seed in (7, 8)]
+
+
+def test_a_seed_in_the_table_is_not_run_again(trained, tmp_path):
+    run(NAME, tmp_path, print, [8])
+    before = (tmp_path / "baselines-lock-tiny.csv").read_text().splitlines()
+    said = []
+    run(NAME, tmp_path, said.append)
+    assert [seeds for *_, seeds, _ in trained] == [(8,), (7,)]
+    assert len(said) == 1
+    after = (tmp_path / "baselines-lock-tiny.csv").read_text().splitlines()
+    assert after[: len(before)] == before
+    assert len(after) == 5
+    about = json.loads((tmp_path / "baselines-lock-tiny.json").read_text())
+    assert sorted(about["final"]) == ["7", "8"]
+    assert len(run(NAME, tmp_path, print)) == 4
+    assert len(trained) == 2
+    assert (tmp_path / "baselines-lock-tiny.csv").read_text().splitlines() == after
+
+
+def test_a_seed_that_was_interrupted_leaves_those_before_it(trained, tmp_path, monkeypatch):
+    whole = running.train
+
+    def stop(*args):
+        if args[4] == [8]:
+            raise KeyboardInterrupt
+        return whole(*args)
+
+    monkeypatch.setattr(running, "train", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(NAME, tmp_path, print)
+    about = json.loads((tmp_path / "baselines-lock-tiny.json").read_text())
+    assert list(about["final"]) == ["7"]
+
+
+def test_every_experiment_can_be_made():
+    for name, experiment in EXPERIMENTS.items():
+        config = running.configured(experiment.algo, experiment.env, experiment.config, {})
+        env = build(experiment.env, **dict(experiment.options))
+        assert experiment.steps % config.copies == 0, name
+        assert experiment.seeds == (0, 1, 2, 3, 4)
+        if name.startswith("baselines-lock/"):
+            horizon, reward, algo = name.partition("/")[2].split("-", 2)
+            assert (f"h{env.horizon}", env.antishaped, experiment.algo) == (
+                horizon, reward == "antishaped", algo,
+            )  # fmt: skip
+            assert config.clock

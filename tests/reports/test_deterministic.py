@@ -1,0 +1,95 @@
+"""The table and the curves of the mazes and control tasks, from made-up results."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from e3rl import cli
+from e3rl.experiments.deterministic import COLUMNS
+from e3rl.reports import deterministic
+from e3rl.reports.deterministic import draw, found, table
+
+
+def save(folder, name, verdicts, explored=(), episodes_per_epoch=2):
+    """Verdicts of (seed, budget, return, share that reached the goal, optimum or None); explored returns by seed."""
+    judged = [
+        {"seed": seed, "budget": budget, "return_mean": mean, "reached": reached}
+        | ({} if optimum is None else {"optimal_return_mean": optimum})
+        for seed, budget, mean, reached, optimum in verdicts
+    ]
+    config = {"episodes_per_epoch": episodes_per_epoch}
+    path = folder / f"{name.replace('/', '-')}.json"
+    path.write_text(json.dumps({"experiment": name, "config": config, "exploit": judged}))
+    with path.with_suffix(".csv").open("w", newline="") as file:
+        rows = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        rows.writeheader()
+        for seed, returns in enumerate(explored):
+            for i, value in enumerate(returns):
+                about = {"experiment": name, "seed": seed, "budget": 4, "episode": i + 1, "length": 9}
+                rows.writerow({**about, "phase": "explore", "return": value, "reached": False})
+                rows.writerow({**about, "phase": "exploit", "return": 1e6, "reached": True})
+
+
+CAR = [
+    (0, 20, -110.0, 1.0, None),
+    (1, 20, -150.0, 0.9, None),
+    (2, 20, -120.0, 1.0, None),
+    (0, 50, -105.0, 1.0, None),
+]
+MAZE = [(0, 50, 0.5, 0.8, 0.9), (1, 50, 0.7, 1.0, 1.1)]
+EXPLORED = [[-200.0, -200.0, -180.0, -100.0], [-200.0, -100.0, -120.0, -100.0]]
+
+
+def test_table_by_hand(tmp_path):
+    save(tmp_path, "mountaincar/e3rl", CAR)
+    save(tmp_path, "maze/10-ue2", MAZE)
+    head, *lines = table(tmp_path).splitlines()
+    assert [line.split() for line in lines] == [
+        ["maze/10-ue2", "50", "2", "0.60", "(0.50", "to", "0.70)", "80%", "to", "100%", "1.00"],
+        ["mountaincar/e3rl", "20", "3", "-120.00", "(-150.00", "to", "-110.00)", "90%", "to", "100%"],
+        ["mountaincar/e3rl", "50", "1", "-105.00", "(-105.00", "to", "-105.00)", "100%", "to", "100%"],
+    ]
+    assert head.index("episodes") + len("episodes") == lines[0].index(" 50 ") + len(" 50")
+
+
+def test_mazes_stand_in_the_order_of_their_sizes_and_other_files_are_left_alone(tmp_path):
+    names = ["acrobot/e3rl", "maze/5-e3rl", "maze/5-ue2", "maze/10-e3rl", "maze/20-e3rl", "mountaincar/paper"]
+    for name in reversed(names):
+        save(tmp_path, name, MAZE)
+    (tmp_path / "other.json").write_text('{"experiment": "lock/h5"}')
+    assert [about["experiment"] for about in found(tmp_path)] == names
+
+
+def test_the_figure_has_a_panel_per_task_with_epochs_and_budgets(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(deterministic.Figure, "savefig", lambda self, path, **rest: figures.append(self))
+    save(tmp_path, "mountaincar/e3rl", CAR, EXPLORED)
+    save(tmp_path, "mountaincar/paper", CAR[:1], EXPLORED)
+    save(tmp_path, "maze/5-e3rl", MAZE, EXPLORED)
+    assert draw(tmp_path) == tmp_path / "returns.png"
+    [figure] = figures
+    maze, car = figure.axes
+    assert [maze.get_title(), car.get_title()] == ["maze 5", "mountaincar"]
+    handles, labels = car.get_legend_handles_labels()
+    assert sorted(labels) == ["e3rl: exploiting", "e3rl: exploring", "paper: exploiting", "paper: exploring"]
+    drawn = dict(zip(labels, handles, strict=True))
+    # Epochs of two episodes: (−200, −140) and (−150, −110) by seed.
+    np.testing.assert_allclose(drawn["e3rl: exploring"].get_xydata(), [[2, -175.0], [4, -125.0]])
+    np.testing.assert_allclose(drawn["e3rl: exploiting"][0].get_xydata(), [[20, -120.0], [50, -105.0]])
+    [bars] = drawn["e3rl: exploiting"][2]
+    ends = [sorted(segment[:, 1]) for segment in bars.get_segments()]
+    np.testing.assert_allclose(ends, [[-150.0, -110.0], [-105.0, -105.0]])
+
+
+@pytest.mark.parametrize("name", ["acrobot/e3rl", "maze/5-ue2"])
+def test_report_prints_the_table_and_draws_the_picture(name, tmp_path, capsys):
+    save(tmp_path, name, MAZE, EXPLORED)
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report == {"table": table(tmp_path), "figure": str(tmp_path / "returns.png")}
+    assert image.imread(report["figure"]).size > 0
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{report['table']}\npicture: {report['figure']}\n"
