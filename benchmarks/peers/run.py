@@ -10,6 +10,7 @@ with `--report` alone, all runs found become OUT/summary.json and OUT/summary.cs
 import argparse
 import csv
 import importlib
+import importlib.metadata
 import json
 import math
 import os
@@ -24,7 +25,10 @@ import numpy as np
 from scipy import stats
 from settings import CONFIGS, TASKS
 
+from e3rl.neural.run_folder import git_commit
+
 LIBRARIES = {"e3rl": "ours", "sb3": "theirs"}
+PACKAGES = {"e3rl": ("jax", "numpy"), "sb3": ("stable-baselines3", "torch", "gymnasium", "numpy")}
 ALGOS = tuple(sorted({algo for algo, _ in CONFIGS}))
 MEASURES = ("return_mean", "last_training_returns_mean", "steps_per_second", "seconds")
 
@@ -110,6 +114,7 @@ def main(arguments: list[str]) -> int:
     cases = [
         (env, algo, library, seed)
         for env in options.envs for algo in options.algos for seed in options.seeds for library in options.libraries
+        if (algo, env) in CONFIGS
     ]  # fmt: skip
     for env, algo, library, seed in [] if options.report else cases:
         budget = "" if options.steps is None else f"-{options.steps}"
@@ -119,7 +124,10 @@ def main(arguments: list[str]) -> int:
         result = importlib.import_module(LIBRARIES[library]).run(algo, env, seed, options.steps)
         requested = options.steps or CONFIGS[algo, env].total_steps
         about = {"env": env, "algo": algo, "library": library, "seed": seed, "requested_steps": requested}
-        write(path, about | result)
+        made = {name: importlib.metadata.version(name) for name in PACKAGES[library]} | {
+            "commit": git_commit()
+        }
+        write(path, about | result | {"made_with": made})
         print(
             f"{path.stem}: {result['return_mean']:.1f}, {result['steps_per_second']:,.0f} steps/s", flush=True
         )

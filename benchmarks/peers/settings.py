@@ -17,6 +17,7 @@ class Task(NamedTuple):
 
 TASKS = {
     "CartPole-v1": Task("e3rl/CartPole-v1", "CartPole-v1", {}),
+    "CartPole-v1-sb3-defaults": Task("e3rl/CartPole-v1", "CartPole-v1", {}),
     "Acrobot-v1": Task("e3rl/Acrobot-v1", "Acrobot-v1", {}),
     "lock-h5": Task("e3rl/CombinationLock-v0", None, {"horizon": 5, "observe_level": True}),
 }
@@ -26,6 +27,17 @@ CONFIGS: dict[tuple[str, str], BaselineConfig] = {
     ("dqn", "Acrobot-v1"): DQNConfig(total_steps=100_000),
     ("dqn", "lock-h5"): DQNConfig(total_steps=50_000, learning_starts=200),
     ("ppo", "CartPole-v1"): PPOConfig(total_steps=200_000),
+    ("ppo", "CartPole-v1-sb3-defaults"): PPOConfig(
+        total_steps=100_000,
+        copies=1,
+        steps=2048,
+        minibatches=32,
+        epochs=10,
+        learning_rate=3e-4,
+        anneal=False,
+        discount=0.99,
+        gae_lambda=0.95,
+    ),
     ("ppo", "Acrobot-v1"): PPOConfig(total_steps=200_000, discount=0.99, gae_lambda=0.94),
     ("ppo", "lock-h5"): PPOConfig(
         total_steps=100_000, discount=0.99, gae_lambda=0.95, entropy_coefficient=0.01

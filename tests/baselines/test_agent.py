@@ -188,24 +188,45 @@ def test_default_settings():
 
 
 class Fragile(gymnasium.Env):
-    """Breaks at its third step."""
+    """Breaks in the reset or in the step of that number, counted over all episodes of two steps."""
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
+    def __init__(self, reset=0, step=0):
+        self.broken = {"reset": reset, "step": step}
+        self.calls = {"reset": 0, "step": 0}
+
+    def count(self, call):
+        self.calls[call] += 1
+        if self.calls[call] == self.broken[call]:
+            raise RuntimeError("the cable\ncame off")
+
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.steps = 0
+        self.count("reset")
         return np.zeros(2, np.float32), {}
 
     def step(self, action):
-        self.steps += 1
-        if self.steps == 3:
-            raise RuntimeError("the cable\ncame off")
-        return np.zeros(2, np.float32), 0.0, False, False, {}
+        self.count("step")
+        return np.zeros(2, np.float32), 0.0, self.calls["step"] % 2 == 0, False, {}
 
 
-def test_an_environment_that_breaks_ends_the_run_with_one_line():
-    agent = DQN(Fragile(), DQNConfig(total_steps=40, copies=1, hidden=4, capacity=2_000))
-    with pytest.raises(UserError, match=r"^Fragile, step 3 of an episode: RuntimeError: the cable came off$"):
+@pytest.mark.parametrize(
+    ("broken", "place"),
+    [
+        ({"reset": 1}, "reset"),
+        ({"step": 3}, "step 1"),
+        ({"reset": 3}, "reset"),
+        ({"reset": 6 + 2}, "reset"),
+        ({"step": 10 + 4}, "step 2"),
+    ],
+    ids=["first reset", "a step", "a later reset", "reset in evaluation", "step in evaluation"],
+)
+def test_an_environment_that_breaks_ends_the_run_with_one_line(broken, place):
+    """Ten steps of training are five episodes and the reset of a sixth; what comes later is evaluation."""
+    settings = DQNConfig(total_steps=10, copies=1, steps=1, hidden=4, capacity=2_000, evaluation_episodes=3)
+    agent = DQN(Fragile(**broken), settings)
+    with pytest.raises(UserError) as raised:
         agent.learn()
+    assert str(raised.value) == f"Fragile, {place} of an episode: RuntimeError: the cable came off"

@@ -240,7 +240,7 @@ def test_the_papers_tables_by_name():
         assert (config.learning_rate, config.extrinsic_coefficient) == (rate, extrinsic)
         assert (config.hidden, config.intrinsic_discount, config.discount) == (64, 0.99, 0.999)
         assert (config.gae_lambda, config.intrinsic_coefficient, config.rnd) == (0.95, 1.0, True)
-    assert dataclasses.replace(PPO_CONFIGS["paper-lock-ppo"], rnd=True, value_gain=0.0) == lock
+    assert dataclasses.replace(PPO_CONFIGS["paper-lock-ppo"], rnd=True) == lock
 
 
 @pytest.mark.parametrize(

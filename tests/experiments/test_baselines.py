@@ -1,6 +1,7 @@
 """The baselines' experiments: what is kept of a run, worked by hand, and that no seed is run twice."""
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
@@ -11,6 +12,7 @@ from e3rl.envs.registration import build
 from e3rl.experiments import baselines
 from e3rl.experiments.baselines import COLUMNS, EXPERIMENTS, POINTS, Experiment, run
 from e3rl.neural import run_folder
+from e3rl.types import UserError
 
 NAME = "baselines-lock/tiny"
 SUMMARY = {"exploit_return_mean": 4.5, "exploit_return_ci": [4.0, 5.0], "wall_seconds": 1.25}
@@ -45,6 +47,12 @@ def test_a_short_curve_has_a_point_per_episode():
     ]  # fmt: skip
 
 
+def test_without_a_finished_episode_there_is_no_curve():
+    assert baselines._curve(NAME, 0, []) == []
+    found = final([])
+    assert (found["episodes"], found["first_paid"], found["half_of_optimum"]) == (0, None, None)
+
+
 def test_the_large_reward_counts_from_the_first_episode_that_got_it():
     found = final([0.0] * 99 + [5.0, 0.0, 2.0, 5.0] + [0.0] * 97)
     assert found["first_paid"] == 100
@@ -59,6 +67,8 @@ def test_half_of_the_optimum_is_a_mean_of_a_hundred_episodes():
     found = final([0.0] * 60 + [5.0] * 100)
     assert (found["first_paid"], found["half_of_optimum"]) == (61, 111)
     assert final([5.0] * 100)["half_of_optimum"] == 100
+    assert final([5.0] * 99)["half_of_optimum"] is None
+    assert final([5.0] * 60)["half_of_optimum"] is None
     assert final([0.0] * 150)["first_paid"] is None
 
 
@@ -140,6 +150,68 @@ def test_a_seed_that_was_interrupted_leaves_those_before_it(trained, tmp_path, m
         run(NAME, tmp_path, print)
     about = json.loads((tmp_path / "baselines-lock-tiny.json").read_text())
     assert list(about["final"]) == ["7"]
+
+
+@pytest.fixture
+def table(trained, tmp_path):
+    """Where both seeds have been run."""
+    run(NAME, tmp_path, print)
+    trained.clear()
+    return tmp_path / "baselines-lock-tiny.csv"
+
+
+def test_rows_read_back_are_those_that_were_written(table, trained, tmp_path):
+    again = run(NAME, tmp_path, print)
+    assert trained == []
+    assert again == run(NAME, tmp_path / "other", print)
+
+
+@pytest.mark.parametrize(
+    ("lost", "repeated"),
+    [("the second seed's final", [8]), ("the JSON", [7, 8]), ("the last row", [8]), ("the table", [7, 8])],
+)
+def test_what_a_kill_leaves_is_made_whole(lost, repeated, table, trained, tmp_path):
+    rows, about = table.read_text(), table.with_suffix(".json")
+    match lost:
+        case "the second seed's final":
+            stored = json.loads(about.read_text())
+            del stored["final"]["8"]
+            about.write_text(json.dumps(stored))
+        case "the JSON":
+            about.rename(tmp_path / "elsewhere")
+        case "the last row":
+            table.write_text("".join(rows.splitlines(keepends=True)[:-1]))
+        case "the table":
+            table.rename(tmp_path / "elsewhere")
+    run(NAME, tmp_path, print)
+    assert [seed for *_, (seed,), _ in trained] == repeated
+    assert table.read_text() == rows
+    assert sorted(json.loads(about.read_text())["final"]) == ["7", "8"]
+
+
+def test_results_of_other_settings_are_not_mixed_in(table, trained, tmp_path, monkeypatch):
+    longer = dataclasses.replace(EXPERIMENTS[NAME], steps=15)
+    monkeypatch.setitem(EXPERIMENTS, NAME, longer)
+    said = []
+    rows = run(NAME, tmp_path, said.append, [8])
+    assert said[0] == f"{NAME}: {table} holds results of other settings, starting over"
+    assert len(said) == 2
+    assert [row["seed"] for row in rows] == [8, 8]
+    assert list(json.loads(table.with_suffix(".json").read_text())["final"]) == ["8"]
+
+
+def test_more_seeds_are_no_other_settings(table, trained, tmp_path, monkeypatch):
+    monkeypatch.setitem(EXPERIMENTS, NAME, dataclasses.replace(EXPERIMENTS[NAME], seeds=(7, 8, 9)))
+    assert [row["seed"] for row in run(NAME, tmp_path, print)] == [7, 7, 8, 8, 9, 9]
+    assert [seed for *_, (seed,), _ in trained] == [9]
+
+
+@pytest.mark.parametrize("damage", [("8.0", "eight"), ("return_mean", "mean"), (",1,3,", ",1\n")])
+def test_a_damaged_table_is_one_line(damage, table, tmp_path):
+    table.write_text(table.read_text().replace(*damage))
+    with pytest.raises(UserError, match=r"baselines-lock-tiny.csv and its JSON are damaged") as raised:
+        run(NAME, tmp_path, print)
+    assert "\n" not in str(raised.value)
 
 
 def test_every_experiment_can_be_made():

@@ -4,7 +4,9 @@ import dataclasses
 
 import pytest
 
+from e3rl.envs.adapter import make
 from e3rl.envs.lock import CombinationLock
+from e3rl.envs.vector import HostEnvironments
 from e3rl.experiments import runner
 from e3rl.experiments.runner import environment, settings, train
 from e3rl.neural.config import CONFIGS, NeuralE3Config
@@ -125,3 +127,58 @@ def test_an_environment_it_cannot_learn_leaves_no_folder(tmp_path):
     with pytest.raises(UserError, match="use 'conv' here"):
         train("e3rl/Maze-v0", {}, TINY, [0], tmp_path / "out", False, lambda progress: None)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """What happens to environments, with a training that only says when it is due; seed 5's fails."""
+    events = []
+
+    class Told(HostEnvironments):
+        def close(self):
+            events.append("closed")
+            super().close()
+
+    def prepare(env, options, config, asynchronous):
+        events.append("prepared")
+        made = make(env, **options)
+        return (made if env == LOCK else Told(made)), config
+
+    class Training:
+        def __init__(self, envs, config, seeds, *rest):
+            events.append(f"trained {list(seeds)}")
+            self.envs, self.seeds = envs, seeds
+
+        def learn(self, resume):
+            if 5 in self.seeds:
+                raise UserError("broken")
+            return None, None, [{"seed": seed} for seed in self.seeds]
+
+    monkeypatch.setattr(runner, "prepare", prepare)
+    monkeypatch.setattr(runner, "Training", Training)
+    return events
+
+
+def test_an_environment_in_python_lives_as_long_as_its_seed(events, tmp_path):
+    _, summaries = train("CartPole-v1", {}, TINY, SEEDS, tmp_path, False, print)
+    assert summaries == [{"seed": 3}, {"seed": 4}]
+    assert events == ["prepared", "trained [3]", "closed", "prepared", "trained [4]", "closed"]
+
+
+def test_an_environment_in_python_is_closed_when_its_seed_fails(events, tmp_path):
+    with pytest.raises(UserError, match="broken"):
+        train("CartPole-v1", {}, TINY, (4, 5, 6), tmp_path, False, print)
+    assert events == ["prepared", "trained [4]", "closed", "prepared", "trained [5]", "closed"]
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (TINY, ["prepared", "prepared", "trained [3, 4]"]),
+        (dataclasses.replace(TINY, epsilon=0.1), ["prepared", "trained [3]", "prepared", "trained [4]"]),
+    ],
+    ids=["together", "one by one"],
+)
+def test_compiled_environments_share_a_program_where_they_can(events, config, expected, tmp_path):
+    train(LOCK, OPTIONS, config, SEEDS, tmp_path, False, print)
+    assert events == expected

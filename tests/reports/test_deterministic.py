@@ -11,6 +11,7 @@ from e3rl import cli
 from e3rl.experiments.deterministic import COLUMNS
 from e3rl.reports import deterministic
 from e3rl.reports.deterministic import draw, found, table
+from e3rl.types import UserError
 
 
 def save(folder, name, verdicts, explored=(), episodes_per_epoch=2):
@@ -93,3 +94,24 @@ def test_report_prints_the_table_and_draws_the_picture(name, tmp_path, capsys):
     assert image.imread(report["figure"]).size > 0
     assert cli.main(["report", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"{report['table']}\npicture: {report['figure']}\n"
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda about, rows: about.write_text(about.read_text()[:40]), r"acrobot-e3rl\.json is damaged"),
+        (lambda about, rows: about.unlink(), "holds no results of mazes or control tasks"),
+        (lambda about, rows: rows.rename(rows.with_stem("maze-5")), r"acrobot-e3rl\.csv is missing"),
+        (lambda about, rows: rows.write_text("seed,return\n0,1.0\n"), r"acrobot-e3rl\.csv is damaged"),
+        (lambda about, rows: rows.write_text("phase,seed,return\n"), r"acrobot-e3rl\.csv is damaged"),
+        (lambda about, rows: rows.write_text("phase,seed,return\nexplore,0\n"), r"\.csv is damaged"),
+    ],
+)
+def test_damaged_results_are_one_line(damage, words, tmp_path, capsys):
+    save(tmp_path, "acrobot/e3rl", CAR, EXPLORED)
+    damage(tmp_path / "acrobot-e3rl.json", tmp_path / "acrobot-e3rl.csv")
+    with pytest.raises(UserError, match=words):
+        draw(tmp_path)
+    assert cli.main(["report", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)

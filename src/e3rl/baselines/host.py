@@ -1,6 +1,6 @@
 """Baselines on Gymnasium environments: acting and learning compiled, stepping in Python."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -135,20 +135,16 @@ class HostProgram:
         return row, Ended._make((ended, returns, lengths))
 
     def _play(self, copy: int, action: int) -> tuple[np.ndarray, float, bool, bool]:
-        try:
-            seen, reward, terminated, truncated = self.envs[copy].step(action)
-        except UserError:
-            raise
-        except Exception as error:  # whatever the author of an environment lets escape
-            place = f"{self.envs[copy].name}, step {len(self.actions[copy]) + 1} of an episode"
-            raise UserError(f"{place}: {type(error).__name__}: {one_line(error)}") from error
+        env, time = self.envs[copy], len(self.actions[copy])
+        seen, reward, terminated, truncated = _asked(env, f"step {time + 1}", env.step, action)
         self.actions[copy].append(action)
         self.returns[copy] += reward
         self.obs[copy] = self.observer.scaled(seen, len(self.actions[copy]))
         return self.obs[copy], reward, terminated, truncated
 
     def _reset(self, copy: int) -> None:
-        seen = self.envs[copy].reset(_episode_seed(self.seed, TRAINING, copy, self.episodes[copy]))
+        env, seed = self.envs[copy], _episode_seed(self.seed, TRAINING, copy, self.episodes[copy])
+        seen = _asked(env, "reset", env.reset, seed)
         self.obs[copy] = self.observer.scaled(seen, 0)
         self.actions[copy], self.returns[copy] = [], 0.0
 
@@ -179,18 +175,29 @@ class HostProgram:
     def _evaluate(self, policy: State, episode: int) -> tuple[float, int]:
         env = self.envs[0]
         key = key_for(self.key, "evaluate", episode)
-        seen = env.reset(_episode_seed(self.seed, EVALUATION, 0, episode))
+        seen = _asked(env, "reset", env.reset, _episode_seed(self.seed, EVALUATION, 0, episode))
         total, time, ended = 0.0, 0, False
         while not ended and time < (env.time_limit or LONGEST_EVALUATION):
             obs = self.observer.scaled(seen, time)
             action = choose_greedily(self.algorithm, policy, key, obs, np.int32(time))
-            seen, reward, terminated, truncated = env.step(int(action))
+            seen, reward, terminated, truncated = _asked(env, f"step {time + 1}", env.step, int(action))
             total, time, ended = total + reward, time + 1, terminated or truncated
         return total, time
 
     def close(self) -> None:
         for env in self.envs:
             env.close()
+
+
+def _asked(env: GymnasiumEnvironment, what: str, question: Callable[..., Any], argument: int) -> Any:
+    """What the environment answers; whatever its author lets escape becomes one line."""
+    try:
+        return question(argument)
+    except UserError:
+        raise
+    except Exception as error:
+        place = f"{env.name}, {what} of an episode"
+        raise UserError(f"{place}: {type(error).__name__}: {one_line(error)}") from error
 
 
 def _lane(tree: Any) -> Any:

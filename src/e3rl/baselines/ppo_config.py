@@ -115,13 +115,13 @@ def _paper(**table: Any) -> PPOConfig:
 PPO_CONFIGS: dict[str, PPOConfig] = {
     "e3rl-ppo": PPOConfig(),
     "e3rl-ppo-rnd": _lock(total_steps=200_000, clock=False, extrinsic_coefficient=2.0),
-    "e3rl-lock-ppo": _lock(rnd=False, value_gain=1.0),
+    "e3rl-lock-ppo": _lock(rnd=False),
     "e3rl-lock-ppo-rnd": _lock(),
-    "paper-lock-ppo": _paper(learning_rate=1e-3, extrinsic_coefficient=100.0, rnd=False, value_gain=1.0),
+    "paper-lock-ppo": _paper(learning_rate=1e-3, extrinsic_coefficient=100.0, rnd=False),
     "paper-lock-ppo-rnd": _paper(learning_rate=1e-3, extrinsic_coefficient=100.0),
     "paper-control-ppo-rnd": _paper(
         total_steps=1_000_000, clock=False, learning_rate=1e-4, extrinsic_coefficient=2.0
     ),
 }
 """Named settings: e3rl's own, and the paper's, which never change after publication. The paper has no table for plain
-PPO; its lock settings here are those of PPO+RND without the bonus, and with value heads that start as usual."""
+PPO; its lock settings here are those of PPO+RND without the bonus, and nothing else differs."""

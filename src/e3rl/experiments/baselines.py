@@ -6,20 +6,27 @@ hundred stretches of episodes.
 
 import csv
 import dataclasses
+import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from e3rl.baselines import running
 from e3rl.experiments.tables import table_path, write_table
 from e3rl.neural.run_folder import read_json, read_metrics
+from e3rl.types import UserError
 
 POINTS = 100
-COLUMNS = ("experiment", "seed", "episode", "env_steps", "return_mean")
+KINDS = {"experiment": str, "seed": int, "episode": int, "env_steps": int, "return_mean": float}
+COLUMNS = tuple(KINDS)
+WINDOW = 100
+"""Episodes whose mean return says that training got somewhere."""
 PAID = 2.0
 """A return above this has collected the lock's large reward."""
 
@@ -64,15 +71,20 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = ()) -> list[dict[str, Any]]:
-    """Run the seeds that are not in `out`/NAME.csv yet; returns all rows."""
+    """Run the seeds that `out`/NAME.csv and .json do not hold yet; returns all rows."""
     experiment = EXPERIMENTS[name]
     seeds = tuple(seeds) or experiment.seeds
     path = table_path(out, name)
-    rows, about = _found(path)
     base = running.configured(experiment.algo, experiment.env, experiment.config, {})
     config = dataclasses.replace(base, total_steps=experiment.steps)
+    about = {
+        "experiment": name,
+        "settings": dataclasses.asdict(experiment),
+        "config": dataclasses.asdict(config),
+    }
+    rows, finals = _found(path, about, say)
     for seed in seeds:
-        if str(seed) in about["final"]:
+        if str(seed) in finals:
             continue
         with tempfile.TemporaryDirectory() as folder:
             options = dict(experiment.options)
@@ -88,19 +100,15 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
             )
             table = [row for row in read_metrics(Path(folder)) if row["phase"] == "train"]
         rows += _curve(name, seed, table)
-        about["final"][str(seed)] = _final(table, summary)
-        told = {
-            "experiment": name,
-            "settings": dataclasses.asdict(experiment),
-            "config": dataclasses.asdict(config),
-        }
-        write_table(path, COLUMNS, rows, {**about, **told})
-        final = about["final"][str(seed)]
+        finals[str(seed)] = final = _final(table, summary)
+        write_table(path, COLUMNS, rows, {"final": finals, **about})
         say(f"{name}, seed {seed}: return {final['return_mean']:.2f} after {final['episodes']} episodes")
     return rows
 
 
 def _curve(name: str, seed: int, table: list[dict[str, str]]) -> list[dict[str, Any]]:
+    if not table:
+        return []
     parts = np.array_split(np.arange(len(table)), min(POINTS, len(table)))
     return [
         {
@@ -127,16 +135,48 @@ def _final(table: list[dict[str, str]], summary: dict[str, Any]) -> dict[str, An
     }
     if optimum is not None:
         paid = np.flatnonzero(returns > PAID)
-        means = np.convolve(returns, np.ones(100) / 100, mode="valid")
+        means = _window_means(returns)
         half = np.flatnonzero(means > optimum / 2)
         final["paid_episodes"] = len(paid)
         final["first_paid"] = int(paid[0]) + 1 if len(paid) else None
-        final["half_of_optimum"] = int(half[0]) + 100 if len(half) else None
+        final["half_of_optimum"] = int(half[0]) + WINDOW if len(half) else None
     return final
 
 
-def _found(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    if not path.exists():
-        return [], {"final": {}}
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file)), {"final": read_json(path.with_suffix(".json"))["final"]}
+def _window_means(returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, " m"]:
+    """Of every `WINDOW` episodes in a row; there are none in a shorter training."""
+    if len(returns) < WINDOW:
+        return np.zeros(0)
+    return np.convolve(returns, np.ones(WINDOW) / WINDOW, mode="valid")
+
+
+def _found(
+    path: Path, about: dict[str, Any], say: Callable[[str], None]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Rows and finals of the seeds that were written whole, none where they were run with other settings.
+
+    A kill may leave a table without its JSON, or with rows that the JSON does not know of or misses.
+    """
+    if not (path.exists() and path.with_suffix(".json").exists()):
+        return [], {}
+    stored = read_json(path.with_suffix(".json"))
+    if _made_with(stored) != _made_with(json.loads(json.dumps(about))):
+        say(f"{about['experiment']}: {path} holds results of other settings, starting over")
+        return [], {}
+    try:
+        with path.open(newline="") as file:
+            rows = [{key: kind(row[key]) for key, kind in KINDS.items()} for row in csv.DictReader(file)]
+        counts = Counter(str(row["seed"]) for row in rows)
+        finals = {
+            seed: final
+            for seed, final in stored["final"].items()
+            if counts[seed] == min(POINTS, final["episodes"])
+        }
+    except (AttributeError, KeyError, TypeError, ValueError, csv.Error) as error:
+        raise UserError(f"{path} and its JSON are damaged: {type(error).__name__}: {error}") from error
+    return [row for row in rows if str(row["seed"]) in finals], finals
+
+
+def _made_with(about: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """What a seed's result depends on; which other seeds there are is no part of it."""
+    return {**about.get("settings", {}), "seeds": None}, about.get("config")

@@ -11,8 +11,9 @@ from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.vector import HostEnvironments
 from e3rl.neural.agent import describe
 from e3rl.neural.choosing import prepare, suited_config
-from e3rl.neural.config import NeuralE3Config, changed, named
+from e3rl.neural.config import NeuralE3Config, named
 from e3rl.neural.run_folder import RunFolder
+from e3rl.neural.settings import changed
 from e3rl.neural.training import Training, Watcher
 from e3rl.types import UserError
 
@@ -60,7 +61,7 @@ def train(
     watch: Watcher,
     asynchronous: bool = False,
 ) -> tuple[list[Path], list[dict[str, Any]]]:
-    """Train every seed in one program; returns the run folders and their summaries.
+    """Train every seed, where they can in one program; returns the run folders and their summaries.
 
     The lock of a seed is drawn from that seed unless the options name one.
     """
@@ -74,20 +75,24 @@ def train(
         for folder, description in zip(folders, about, strict=True):
             folder.begin(description, resume)
         return paths, [summary for summary in finished if summary is not None]
-    envs = [prepare(env, own, config, asynchronous)[0] for own in options]
+    first, _ = prepare(env, options[0], config, asynchronous)
     # Otherwise each seed ends at its own time, or is stepped in Python.
-    together = config.epsilon == 0 and config.exploit_rounds == 0 and isinstance(envs[0], AbstractEnvironment)
+    together = config.epsilon == 0 and config.exploit_rounds == 0 and isinstance(first, AbstractEnvironment)
     size = len(seeds) if together else 1
     summaries = []
-    try:
-        for start in range(0, len(seeds), size):
-            part = slice(start, start + size)
-            training = Training(envs[part], config, seeds[part], folders[part], about[part], watch)
+    for start in range(0, len(seeds), size):
+        part = slice(start, start + size)
+        envs = [
+            first if own is options[0] else prepare(env, own, config, asynchronous)[0]
+            for own in options[part]
+        ]
+        try:
+            training = Training(envs, config, seeds[part], folders[part], about[part], watch)
             summaries += training.learn(resume)[2]
-    finally:
-        for made in envs:
-            if isinstance(made, HostEnvironments):
-                made.close()
+        finally:
+            for made in envs:
+                if isinstance(made, HostEnvironments):
+                    made.close()
     return paths, summaries
 
 

@@ -1,6 +1,7 @@
 """How an experiment's results lie on disk: NAME.csv, and NAME.json with everything needed to repeat it."""
 
 import csv
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import jax
 
 from e3rl._version import __version__
+from e3rl.neural.checkpoint import write_file
 from e3rl.neural.run_folder import git_commit, write_json
 
 
@@ -21,10 +23,11 @@ def write_table(
 ) -> None:
     """The rows, and beside them `about` with the version, the commit and the device."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, columns, lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
+    text = io.StringIO()
+    table = csv.DictWriter(text, columns, lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    write_file(path, text.getvalue().encode())
     made = {
         "version": __version__,
         "commit": git_commit(),

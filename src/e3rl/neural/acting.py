@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
 from e3rl.envs.base import Observation
 from e3rl.envs.open_loop import Plans
@@ -18,7 +18,7 @@ from e3rl.planners.value import greedy
 from e3rl.replay import Scale
 from e3rl.types import Action, Flag, Key, Keys
 
-GRAPHS_AT_ONCE = 128
+GRAPHS_AT_ONCE = 32
 """Searches in one go on an accelerator: each holds every member's state in every node."""
 
 
@@ -77,15 +77,9 @@ class Acting:
             found = self.search_graph(policy, key, obs, time, mode)
             return found.actions, found.length
 
-        if jax.default_backend() != "cpu":
-            return jax.lax.map(lambda now: plan(*now), (keys, obs, time), batch_size=GRAPHS_AT_ONCE)
-
-        def if_running(inputs: tuple) -> tuple[Int[Array, " L"], Int[Array, ""]]:
-            running, *now = inputs
-            nothing = jnp.zeros(self.horizon, jnp.int32), jnp.array(1, jnp.int32)
-            return jax.lax.cond(running, lambda: plan(*now), lambda: nothing)
-
-        return jax.lax.map(if_running, (running, keys, obs, time))
+        at_once = 1 if jax.default_backend() == "cpu" else GRAPHS_AT_ONCE
+        nothing = jnp.zeros((time.shape[0], self.horizon), jnp.int32), jnp.ones(time.shape, jnp.int32)
+        return for_those(running, plan, (keys, obs, time), nothing, at_once)
 
     def open_loop(self, mode: Mode) -> bool:
         return (self.config.planner if mode == "explore" else self.config.exploit) == "graph"
@@ -109,6 +103,36 @@ class Acting:
         self, policy: Policy, keys: Keys, obs: Observation, time: Array, running: Array
     ) -> Plans:
         return self._plans(policy, keys, obs, time, running, "exploit")
+
+
+def for_those(
+    wanted: Bool[Array, " n"], function: Callable[..., Any], inputs: tuple, otherwise: Any, at_once: int
+) -> Any:
+    """`function` of those rows of `inputs` that are `wanted`, `at_once` of them together; `otherwise` for the rest.
+    What it costs grows with how many are wanted."""
+    count = wanted.shape[0]
+    at_once = min(at_once, count)
+    first = jnp.argsort(~wanted)  # stable: the wanted rows, in their order
+    first = jnp.pad(first, (0, -count % at_once), constant_values=count)
+
+    def some(i: Int[Array, ""], found: Any) -> Any:
+        rows = jax.lax.dynamic_slice_in_dim(first, i * at_once, at_once)
+        some_inputs = jax.tree.map(lambda leaf: leaf[jnp.minimum(rows, count - 1)], inputs)
+        if at_once == 1:  # a vmap over one would turn slices into gathers
+            new = jax.tree.map(
+                lambda leaf: leaf[None], function(*jax.tree.map(lambda leaf: leaf[0], some_inputs))
+            )
+        else:
+            new = jax.vmap(function)(*some_inputs)
+        return jax.tree.map(
+            lambda all_rows, some_rows: all_rows.at[rows].set(some_rows, mode="drop"), found, new
+        )
+
+    needed = -(-jnp.sum(wanted) // at_once)
+    found = jax.lax.fori_loop(0, needed, some, otherwise)
+    return jax.tree.map(
+        lambda new, old: jnp.where(wanted.reshape(-1, *[1] * (new.ndim - 1)), new, old), found, otherwise
+    )
 
 
 def choose(condition: bool | Flag, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:

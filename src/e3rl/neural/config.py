@@ -9,7 +9,6 @@ from e3rl.models.conv import RewardHead
 from e3rl.models.fit import FitSettings
 from e3rl.models.qnetwork import QSettings
 from e3rl.neural.families import Family
-from e3rl.neural.settings import changed as changed
 from e3rl.neural.settings import check
 from e3rl.planners.graph_search import Frontier, GraphSettings
 from e3rl.planners.mcts import Choice, Leaf, MctsSettings
@@ -129,6 +128,8 @@ class NeuralE3Config:
     dqn_learning_rate: float = 1e-3
     dqn_discount: float = 0.99
     dqn_target_period: int = 1_000
+    dqn_ending_share: float = 0.0
+    """Chance that a row of a DQN batch is one on which an episode terminated; 0 draws uniformly."""
     dqn_heads: bool = True
     evaluation_episodes: int = 100
     """Greedy episodes at the end."""
@@ -146,7 +147,8 @@ class NeuralE3Config:
                 "value_target_rate", "huber",
             ),
             at_most_one=(
-                "recent_share", "ending_share", "top_share", "value_target_rate", "value_discount", "dqn_discount",
+                "recent_share", "ending_share", "dqn_ending_share", "top_share", "value_target_rate", "value_discount",
+                "dqn_discount",
             ),
         )  # fmt: skip
         if self.nodes < 2:
@@ -208,7 +210,7 @@ class NeuralE3Config:
             self.huber,
             self._exploit_decay(),
         )
-        return DqnSettings(updates, self.dqn_batch, self.dqn_discount, self.ending_share, q)
+        return DqnSettings(updates, self.dqn_batch, self.dqn_discount, self.dqn_ending_share, q)
 
     def _exploit_decay(self) -> int:
         return self.exploit_updates if self.exploit_decay else 0
@@ -281,7 +283,8 @@ CONFIGS: dict[str, NeuralE3Config] = {
         hidden=64, prior_weight=0.0, model_updates=2_000, model_batch=8, model_learning_rate=1e-4, unroll=20,
         recent_share=0.5, ending_share=0.25, planner="graph", frontier="root", distance="squared",
         reward_scale=0.0, nodes=2_000, exploit="dqn", exploit_updates=750_000, value_heads=False, dqn_heads=False,
-        dqn_batch=64, dqn_learning_rate=3e-4, dqn_discount=0.99, dqn_target_period=5_000, round_updates=25_000,
+        snapshots=150, huber=20.0, dqn_batch=64, dqn_learning_rate=3e-4, dqn_discount=0.99,
+        dqn_target_period=5_000, dqn_ending_share=0.02, round_updates=25_000,
     ),
     "paper-maze": NeuralE3Config(
         explore_ratio=0, explore_episodes=50, episodes_per_epoch=10, family="conv", clock=False, ensemble_size=4,

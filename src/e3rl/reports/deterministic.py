@@ -1,21 +1,25 @@
 """Tables and curves of the mazes and control tasks (Figure 3, lower half) from the files of `e3rl reproduce`."""
 
 import csv
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from e3rl.experiments.tables import table_path
+from e3rl.neural.run_folder import read_json
+from e3rl.types import UserError
 
 COLOURS = ("#3b6fb6", "#c0392b", "#2e8b57", "#8e5ea2", "#d08c2f")
 
 
 def found(folder: Path) -> list[dict[str, Any]]:
     """What the experiments of a folder say about themselves, in the order of their names."""
-    read = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    read = [read_json(path) for path in sorted(folder.glob("*.json"))]
     known = [about for about in read if "exploit" in about and "experiment" in about]
     return sorted(known, key=lambda about: _order(about["experiment"]))
 
@@ -40,6 +44,8 @@ def table(folder: Path) -> str:
 def draw(folder: Path) -> Path:
     """Returns while exploring, one panel per environment, and what the exploit phase reaches after each budget."""
     experiments = found(folder)
+    if not experiments:
+        raise UserError(f"{folder} holds no results of mazes or control tasks: their .json files are missing")
     tasks = list(dict.fromkeys(_task(about["experiment"]) for about in experiments))
     figure = Figure(figsize=(4.2 * len(tasks), 3.6), layout="constrained")
     for axes, task in zip(
@@ -59,14 +65,9 @@ def draw(folder: Path) -> Path:
 
 def _panel(axes: Axes, folder: Path, about: dict[str, Any], colour: str) -> None:
     name = about["experiment"]
-    with (folder / f"{name.replace('/', '-')}.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["phase"] == "explore"]
-    seeds = sorted({row["seed"] for row in rows})
     size = about["config"]["episodes_per_epoch"]
-    curves = [
-        _by_epoch([float(row["return"]) for row in rows if row["seed"] == seed], size) for seed in seeds
-    ]
-    episodes = size * np.arange(1, len(curves[0]) + 1)
+    curves = _explored(table_path(folder, name), size)
+    episodes = size * np.arange(1, curves.shape[1] + 1)
     label = name.partition("/")[2]
     axes.plot(episodes, np.median(curves, axis=0), color=colour, linestyle="--", label=f"{label}: exploring")
     axes.fill_between(episodes, np.min(curves, axis=0), np.max(curves, axis=0), color=colour, alpha=0.15)
@@ -78,6 +79,20 @@ def _panel(axes: Axes, folder: Path, about: dict[str, Any], colour: str) -> None
     axes.errorbar(
         budgets, middle, [below, above], fmt="o", color=colour, capsize=3, label=f"{label}: exploiting"
     )
+
+
+def _explored(path: Path, size: int) -> Float[np.ndarray, "seeds epochs"]:
+    """Mean returns of the epochs of `size` exploration episodes."""
+    if not path.is_file():
+        raise UserError(f"{path} is missing, its .json is there")
+    try:
+        with path.open(newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["phase"] == "explore"]
+        seeds = sorted({row["seed"] for row in rows})
+        returns = [[float(row["return"]) for row in rows if row["seed"] == seed] for seed in seeds]
+        return np.stack([_by_epoch(own, size) for own in returns])
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise UserError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 
 
 def _by_epoch(returns: Sequence[float], size: int) -> list[float]:

@@ -12,6 +12,12 @@ PAPER_RATIO = {5: 25, 10: 50, 15: 50, 20: 75}
 """App. C.1: "Number of Exploration Epochs", per step of the horizon."""
 COLOURS = {"standard": "#3b6fb6", "antishaped": "#c0392b"}
 
+KINDS = {
+    "experiment": str, "horizon": int, "reward": str, "ratio": int, "episodes": int, "return_mean": float,
+    "optimal_return": float, "solved": str,
+}  # fmt: skip
+"""What the columns that reports read must hold."""
+
 Row = dict[str, str]
 
 
@@ -19,13 +25,26 @@ def read_rows(folder: Path) -> dict[str, list[Row]]:
     """The rows of every lock experiment in `folder`, by experiment, shorter horizons first."""
     tables = {}
     for path in folder.glob("lock*-h[0-9]*.csv"):
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        if rows:
+        if rows := _read(path):
             tables[rows[0]["experiment"]] = rows
     if not tables:
         raise UserError(f"{folder} holds no results of lock experiments (lock*-hN.csv)")
     return dict(sorted(tables.items(), key=lambda item: (int(item[1][0]["horizon"]), item[0])))
+
+
+def _read(path: Path) -> list[Row]:
+    """The rows of one experiment, each of them whole."""
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        for row in rows:
+            for column, kind in KINDS.items():
+                kind(row[column])
+            if row["solved"] not in ("True", "False"):
+                raise ValueError(f"solved must be True or False, got {row['solved']!r}")
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise UserError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+    return rows
 
 
 def solved(rows: Sequence[Row], reward: str, ratio: int) -> tuple[int, int]:
