@@ -95,6 +95,24 @@ def test_loss_is_finite_and_moves_every_weight_that_had_a_say(family):
     assert model.most_likely(predicted).shape == obs.shape
 
 
+def test_losses_of_a_minibatch_are_those_of_its_rows(family):
+    model, obs, _ = model_and_obs(family, 4)
+    obs = jnp.moveaxis(obs, -1, 0)
+    actions, ends = jnp.array([0, 2, 1, 2]), jnp.array([True, False, False, True])
+    rows = Transitions(obs, actions, jnp.full(4, TIME), jnp.arange(4.0), jnp.round(obs), ends)
+    keys = jax.random.split(jax.random.key(0), 4)
+
+    def total(model, score):
+        losses, means = score(model)
+        return jnp.sum(losses * jnp.arange(1.0, 5.0)) + jnp.sum(means**2), (losses, means)
+
+    both = [
+        eqx.filter_jit(eqx.filter_value_and_grad(total, has_aux=True))(model, score)
+        for score in (lambda m: m.losses(obs, rows, keys), lambda m: jax.vmap(m.loss)(obs, rows, keys))
+    ]
+    close(*both)
+
+
 def test_members_differ_and_have_the_prior_deviation(family):
     make, shape, _ = FAMILIES[family]
     members = 40

@@ -118,7 +118,7 @@ def unrolled_loss(
 
     change, starts = jax.lax.stop_gradient(jax.grad(unroll, has_aux=True)(jnp.zeros_like(rows.obs)))
     every = jax.tree.map(lambda leaf: leaf.reshape(length * batch, *leaf.shape[2:]), (starts, rows, keys))
-    losses, means = jax.vmap(member.loss)(*every)
+    losses, means = member.losses(*every)
     later = jnp.sum(change.reshape(means.shape) * means)
     loss = jnp.sum(jnp.where(valid.reshape(-1), losses, 0.0)) / (batch * length)
     return loss + later - jax.lax.stop_gradient(later)

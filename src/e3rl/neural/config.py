@@ -283,7 +283,7 @@ CONFIGS: dict[str, NeuralE3Config] = {
         hidden=64, prior_weight=0.0, model_updates=2_000, model_batch=8, model_learning_rate=1e-4, unroll=20,
         recent_share=0.5, ending_share=0.25, planner="graph", frontier="root", distance="squared",
         reward_scale=0.0, nodes=2_000, exploit="dqn", exploit_updates=750_000, value_heads=False, dqn_heads=False,
-        snapshots=150, huber=20.0, dqn_batch=64, dqn_learning_rate=3e-4, dqn_discount=0.99,
+        snapshots=750, huber=20.0, dqn_batch=64, dqn_learning_rate=3e-4, dqn_discount=0.99,
         dqn_target_period=5_000, dqn_ending_share=0.02, round_updates=25_000,
     ),
     "paper-maze": NeuralE3Config(
