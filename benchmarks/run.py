@@ -15,8 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("envs", "neural", "control", "dreem")
-PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "mctx", "torch")
+BENCHMARKS = ("envs", "neural", "control", "dreem", "baselines")
+PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "mctx", "torch", "stable-baselines3")
 
 
 def pin_to_one_cpu() -> int | None:

@@ -10,7 +10,7 @@ import pytest
 from e3rl.baselines import running
 from e3rl.envs.registration import build
 from e3rl.experiments import baselines
-from e3rl.experiments.baselines import COLUMNS, EXPERIMENTS, POINTS, Experiment, run
+from e3rl.experiments.baselines import COLUMNS, EXPERIMENTS, MARKS, POINTS, Experiment, run
 from e3rl.neural import run_folder
 from e3rl.types import UserError
 
@@ -23,8 +23,11 @@ def metrics(returns, length=5):
     return [{"return": str(value), "env_steps": str(length * (i + 1))} for i, value in enumerate(returns)]
 
 
-def final(returns, optimum=5.0):
-    return baselines._final(metrics(returns), {**SUMMARY, "optimal_return": optimum})
+LOCK = MARKS["e3rl/CombinationLock-v0"]
+
+
+def final(returns, optimum=5.0, marks=LOCK):
+    return baselines._final(metrics(returns), {**SUMMARY, "optimal_return": optimum}, marks)
 
 
 def test_a_curve_is_the_means_of_a_hundred_stretches():
@@ -50,14 +53,14 @@ def test_a_short_curve_has_a_point_per_episode():
 def test_without_a_finished_episode_there_is_no_curve():
     assert baselines._curve(NAME, 0, []) == []
     found = final([])
-    assert (found["episodes"], found["first_paid"], found["half_of_optimum"]) == (0, None, None)
+    assert (found["episodes"], found["first_found"], found["over_bar"]) == (0, None, None)
 
 
 def test_the_large_reward_counts_from_the_first_episode_that_got_it():
     found = final([0.0] * 99 + [5.0, 0.0, 2.0, 5.0] + [0.0] * 97)
-    assert found["first_paid"] == 100
-    assert found["paid_episodes"] == 2  # 2.0 is not above 2
-    assert found["half_of_optimum"] is None
+    assert found["first_found"] == 100
+    assert found["episodes_that_found"] == 2  # 2.0 is not above 2
+    assert found["over_bar"] is None
     assert found["episodes"] == 200
     assert (found["return_mean"], found["return_ci"], found["seconds"]) == (4.5, [4.0, 5.0], 1.25)
 
@@ -65,16 +68,21 @@ def test_the_large_reward_counts_from_the_first_episode_that_got_it():
 def test_half_of_the_optimum_is_a_mean_of_a_hundred_episodes():
     """Paid from the 61st on: the hundred that end with the 111th are the first with 51 paid ones."""
     found = final([0.0] * 60 + [5.0] * 100)
-    assert (found["first_paid"], found["half_of_optimum"]) == (61, 111)
-    assert final([5.0] * 100)["half_of_optimum"] == 100
-    assert final([5.0] * 99)["half_of_optimum"] is None
-    assert final([5.0] * 60)["half_of_optimum"] is None
-    assert final([0.0] * 150)["first_paid"] is None
+    assert (found["first_found"], found["over_bar"]) == (61, 111)
+    assert final([5.0] * 100)["over_bar"] == 100
+    assert final([5.0] * 99)["over_bar"] is None
+    assert final([5.0] * 60)["over_bar"] is None
+    assert final([0.0] * 150)["first_found"] is None
 
 
-def test_without_an_optimum_nothing_is_said_about_it():
-    found = final([-200.0] * 120, None)
-    assert found.keys() == {"episodes", "return_mean", "return_ci", "optimal_return", "seconds"}
+def test_control_tasks_have_a_goal_and_a_bar_of_their_own():
+    car = MARKS["e3rl/MountainCar-v0"]
+    found = final([-200.0] * 60 + [-120.0] * 100, None, car)
+    assert (found["first_found"], found["episodes_that_found"]) == (61, 100)
+    assert (found["bar"], found["over_bar"]) == (-150.0, 123)  # 63 of a hundred at −120
+    pole = final([480.0] * 100, None, MARKS["e3rl/CartPole-v1"])
+    assert "first_found" not in pole
+    assert (pole["bar"], pole["over_bar"]) == (475.0, 100)
 
 
 @pytest.fixture
@@ -89,7 +97,7 @@ def trained(monkeypatch):
             table.writeheader()
             for i, phase in enumerate(("train", "train", "exploit", "exploit")):
                 table.writerow({"phase": phase, "env_steps": 3 * (i + 1), "return": float(seeds[0] + i)})
-        return [out], [{**SUMMARY, "optimal_return": None}]
+        return [out], [{**SUMMARY, "optimal_return": 5.0}]
 
     monkeypatch.setattr(running, "train", train)
     options = (("horizon", 3), ("antishaped", True))

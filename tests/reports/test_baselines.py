@@ -13,12 +13,13 @@ from e3rl.reports import baselines
 from e3rl.reports.baselines import draw, found, table, together
 from e3rl.types import UserError
 
-LOCK = {"paid_episodes": 3, "first_paid": 70, "half_of_optimum": 160}
+LOCK = {"episodes_that_found": 3, "first_found": 70, "over_bar": 160}
 
 
 def final(mean, episodes=200, optimum=5.0, seconds=2.0, **more):
     about = {"episodes": episodes, "return_mean": mean, "return_ci": None, "seconds": seconds}
-    return {**about, "optimal_return": optimum, **more}
+    bar = -150.0 if optimum is None else optimum / 2
+    return {**about, "optimal_return": optimum, "bar": bar, "over_bar": None, **more}
 
 
 def save(folder, name, finals, points=((50, 0.0), (100, 1.0), (200, 4.0))):
@@ -59,10 +60,10 @@ def cells(line):
 
 
 def test_table_by_hand(tmp_path):
-    nothing = {"paid_episodes": 0, "first_paid": None, "half_of_optimum": None}
+    nothing = {"episodes_that_found": 0, "first_found": None, "over_bar": None}
     solved = [
         final(4.0, seconds=1.0, **LOCK),
-        final(5.0, seconds=2.0, **{**LOCK, "first_paid": 40, "half_of_optimum": 120}),
+        final(5.0, seconds=2.0, **{**LOCK, "first_found": 40, "over_bar": 120}),
         final(0.0, seconds=9.0, **nothing),
     ]
     save(tmp_path, "baselines-lock/h5-standard-dqn", solved)
@@ -70,14 +71,14 @@ def test_table_by_hand(tmp_path):
     control = [final(-200.0, 1000, None), final(-120.0, 1660, None)]
     save(tmp_path, "baselines-mountaincar/ppo-rnd", control)
     head, rule, *lines = table(tmp_path).splitlines()
-    assert len(cells(head)) == rule.count("---") == 8
+    assert len(cells(head)) == rule.count("---") == 9
     assert [cells(line) for line in lines] == [
         ["baselines-lock/h5-standard-dqn", "3", "4.00 (0.00 to 5.00)", "5.00", "200",
-         "2 of 3, first at 40", "2 of 3, median 140", "2.0"],
+         "2 of 3, first at 40", "2.5", "2 of 3, median 140", "2.0"],
         ["baselines-lock/h20-antishaped-ppo", "1", "0.10 (0.10 to 0.10)", "4.05", "20,000",
-         "0 of 1", "0 of 1", "2.0"],
+         "0 of 1", "2.025", "0 of 1", "2.0"],
         ["baselines-mountaincar/ppo-rnd", "2", "-160.00 (-200.00 to -120.00)", "–", "1,000 to 1,660",
-         "–", "–", "2.0"],
+         "–", "-150", "0 of 2", "2.0"],
     ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -27,8 +27,23 @@ KINDS = {"experiment": str, "seed": int, "episode": int, "env_steps": int, "retu
 COLUMNS = tuple(KINDS)
 WINDOW = 100
 """Episodes whose mean return says that training got somewhere."""
-PAID = 2.0
-"""A return above this has collected the lock's large reward."""
+
+
+class Marks(NamedTuple):
+    """Returns that tell how far training has come."""
+
+    found: float | None
+    """An episode above this has found what there is to find: the lock's large reward, the goal of a control task."""
+    bar: float | None
+    """Where the mean of `WINDOW` episodes should get; half of the optimum where nothing is said."""
+
+
+MARKS = {
+    "e3rl/CombinationLock-v0": Marks(2.0, None),
+    "e3rl/MountainCar-v0": Marks(-200.0, -150.0),
+    "e3rl/Acrobot-v1": Marks(-500.0, -100.0),
+    "e3rl/CartPole-v1": Marks(None, 475.0),
+}
 
 
 @dataclass(frozen=True)
@@ -100,7 +115,7 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
             )
             table = [row for row in read_metrics(Path(folder)) if row["phase"] == "train"]
         rows += _curve(name, seed, table)
-        finals[str(seed)] = final = _final(table, summary)
+        finals[str(seed)] = final = _final(table, summary, MARKS[experiment.env])
         write_table(path, COLUMNS, rows, {"final": finals, **about})
         say(f"{name}, seed {seed}: return {final['return_mean']:.2f} after {final['episodes']} episodes")
     return rows
@@ -122,7 +137,7 @@ def _curve(name: str, seed: int, table: list[dict[str, str]]) -> list[dict[str, 
     ]
 
 
-def _final(table: list[dict[str, str]], summary: dict[str, Any]) -> dict[str, Any]:
+def _final(table: list[dict[str, str]], summary: dict[str, Any], marks: Marks) -> dict[str, Any]:
     """Greedy episodes at the end, and when training first got and kept getting somewhere."""
     returns = np.array([float(row["return"]) for row in table])
     optimum = summary["optimal_return"]
@@ -133,14 +148,13 @@ def _final(table: list[dict[str, str]], summary: dict[str, Any]) -> dict[str, An
         "optimal_return": optimum,
         "seconds": summary["wall_seconds"],
     }
-    if optimum is not None:
-        paid = np.flatnonzero(returns > PAID)
-        means = _window_means(returns)
-        half = np.flatnonzero(means > optimum / 2)
-        final["paid_episodes"] = len(paid)
-        final["first_paid"] = int(paid[0]) + 1 if len(paid) else None
-        final["half_of_optimum"] = int(half[0]) + WINDOW if len(half) else None
-    return final
+    if marks.found is not None:
+        lucky = np.flatnonzero(returns > marks.found)
+        final["episodes_that_found"] = len(lucky)
+        final["first_found"] = int(lucky[0]) + 1 if len(lucky) else None
+    bar = optimum / 2 if marks.bar is None else marks.bar
+    over = np.flatnonzero(_window_means(returns) > bar)
+    return final | {"bar": bar, "over_bar": int(over[0]) + WINDOW if len(over) else None}
 
 
 def _window_means(returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, " m"]:

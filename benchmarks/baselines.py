@@ -1,0 +1,81 @@
+"""Environment steps of the baselines, acting and learning together, on one CPU.
+
+The yardstick is Stable-Baselines3 with the same hyperparameters on the same tasks (`peers/settings.py`), where it is
+installed; both libraries take turns. PPO on CartPole is measured twice: with settings tuned for it (8 environments, one
+large minibatch), and with Stable-Baselines3's own defaults (one environment, minibatches of 64). PPO+RND is timed over
+a million steps of the lock, compilation included.
+"""
+
+import importlib
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from e3rl.baselines.compiled import CompiledProgram
+from e3rl.baselines.ppo_config import PPO_CONFIGS
+from e3rl.envs.adapter import make
+
+sys.path.insert(0, str(Path(__file__).parent / "peers"))
+
+CONFIG = {
+    "unit": "seconds per million environment steps (ppo-rnd/lock: for a million, with compilation)",
+    "repeats": 3,
+    "our_steps": 200_000,
+    "their_steps": 20_000,
+    "tasks": [
+        ["ppo", "CartPole-v1-sb3-defaults"], ["ppo", "CartPole-v1"], ["ppo", "lock-h5"], ["ppo", "Acrobot-v1"],
+        ["dqn", "CartPole-v1"],
+    ],
+    "rnd": {"config": "paper-lock-ppo-rnd", "horizon": 10, "steps": 1_000_000, "seed": 0},
+}  # fmt: skip
+
+
+def with_bonus() -> dict:
+    """A million steps of PPO+RND on the lock, from nothing to the end."""
+    wanted = CONFIG["rnd"]
+    began = time.perf_counter()
+    config = PPO_CONFIGS[wanted["config"]]
+    env = make("e3rl/CombinationLock-v0", horizon=wanted["horizon"], seed=wanted["seed"])
+    program = CompiledProgram(config.baseline(), [env], [wanted["seed"]], config.clock)
+    carry, episodes = program.begin(), 0
+    rounds = wanted["steps"] // (config.steps * config.copies)
+    for done in range(0, rounds, program.size):
+        carry, ended, _ = program.advance(carry, min(program.size, rounds - done))
+        episodes += int(np.sum(np.asarray(ended.ended)))
+    return {
+        "name": f"baselines/ppo-rnd/lock-h{wanted['horizon']}",
+        "ours_s": time.perf_counter() - began,
+        "yardstick": None,
+        "yardstick_s": None,
+        "ratio": None,
+        "episodes": episodes,
+    }
+
+
+def beside(algo: str, task: str) -> dict:
+    libraries = {"ours": (importlib.import_module("ours"), CONFIG["our_steps"])}
+    try:
+        libraries["theirs"] = importlib.import_module("theirs"), CONFIG["their_steps"]
+    except ImportError:
+        print("e3rl: stable-baselines3 is not installed, so the rows have no yardstick", file=sys.stderr)
+    taken: dict[str, list[float]] = {name: [] for name in libraries}
+    for _ in range(CONFIG["repeats"]):
+        for name, (library, steps) in libraries.items():
+            taken[name].append(1e6 / library.run(algo, task, 0, steps)["steps_per_second"])
+    ours = statistics.median(taken["ours"])
+    theirs = statistics.median(taken["theirs"]) if "theirs" in taken else None
+    return {
+        "name": f"baselines/{algo}/{task}",
+        "ours_s": ours,
+        "yardstick": None if theirs is None else "stable-baselines3",
+        "yardstick_s": theirs,
+        "ratio": None if theirs is None else theirs / ours,
+        "each_s": taken,
+    }
+
+
+def rows() -> list[dict]:
+    return [beside(*task) for task in CONFIG["tasks"]] + [with_bonus()]
