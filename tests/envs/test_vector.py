@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from e3rl.envs.adapter import GymnasiumEnvironment, make
 from e3rl.envs.vector import DEFAULT_TIME_LIMIT, EpisodeBroken, HostEnvironments
@@ -301,3 +302,16 @@ def test_processes_of_their_own():
         env.play(uniform(env), KEY, 2)
     assert caught.value.trajectory.valid.sum(axis=1).tolist() == [1, 1]
     env.close()
+
+
+def test_an_id_that_other_processes_do_not_know(monkeypatch, capfd):
+    """As when a script registers it under `if __name__ == "__main__":`."""
+    monkeypatch.setitem(gymnasium.registry, "here/Walk-v0", EnvSpec("here/Walk-v0", entry_point=Walk))
+    known_here = functools.partial(make, "here/Walk-v0")
+    HostEnvironments(known_here).close()
+    with pytest.raises(
+        UserError, match=r"^here/Walk-v0: a process could not make its copy: register"
+    ) as caught:
+        HostEnvironments(known_here, 2, asynchronous=True)
+    assert "\n" not in str(caught.value)
+    assert "unknown environment 'here/Walk-v0'" in capfd.readouterr().err  # the process's own last words

@@ -197,6 +197,25 @@ def test_what_a_kill_leaves_is_made_whole(lost, repeated, table, trained, tmp_pa
     assert sorted(json.loads(about.read_text())["final"]) == ["7", "8"]
 
 
+@pytest.mark.parametrize("missing", ["first_found", "bar", "over_bar"])
+def test_a_final_of_an_older_format_is_made_again(missing, table, trained, tmp_path):
+    about = table.with_suffix(".json")
+    whole = json.loads(about.read_text())
+    older = json.loads(about.read_text())
+    del older["final"]["7"][missing]
+    about.write_text(json.dumps(older))
+    run(NAME, tmp_path, print)
+    assert [seed for *_, (seed,), _ in trained] == [7]
+    assert json.loads(about.read_text()) == whole
+
+
+def test_a_task_without_a_goal_asks_for_no_first_episode(trained, tmp_path, monkeypatch):
+    pole = dataclasses.replace(EXPERIMENTS[NAME], env="e3rl/CartPole-v1", options=())
+    monkeypatch.setitem(EXPERIMENTS, NAME, pole)
+    assert run(NAME, tmp_path, print) == run(NAME, tmp_path, print)
+    assert len(trained) == 2
+
+
 def test_results_of_other_settings_are_not_mixed_in(table, trained, tmp_path, monkeypatch):
     longer = dataclasses.replace(EXPERIMENTS[NAME], steps=15)
     monkeypatch.setitem(EXPERIMENTS, NAME, longer)
@@ -220,6 +239,14 @@ def test_a_damaged_table_is_one_line(damage, table, tmp_path):
     with pytest.raises(UserError, match=r"baselines-lock-tiny.csv and its JSON are damaged") as raised:
         run(NAME, tmp_path, print)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("settings", [[1], None, "dqn"])
+def test_damaged_settings_are_one_line(settings, table, tmp_path):
+    about = table.with_suffix(".json")
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"settings": settings}))
+    with pytest.raises(UserError, match=r"and its JSON are damaged: TypeError: .* not a mapping$"):
+        run(NAME, tmp_path, print)
 
 
 def test_every_experiment_can_be_made():

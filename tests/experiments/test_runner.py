@@ -9,9 +9,10 @@ from e3rl.envs.lock import CombinationLock
 from e3rl.envs.vector import HostEnvironments
 from e3rl.experiments import runner
 from e3rl.experiments.runner import environment, settings, train
+from e3rl.neural.agent import describe
 from e3rl.neural.config import CONFIGS, NeuralE3Config
 from e3rl.neural.lanes import lanes_for
-from e3rl.neural.run_folder import RunFolder, read_json, read_metrics
+from e3rl.neural.run_folder import RunFolder, read_json, read_metrics, write_json
 from e3rl.types import UserError
 
 LOCK = "e3rl/CombinationLock-v0"
@@ -182,3 +183,18 @@ def test_an_environment_in_python_is_closed_when_its_seed_fails(events, tmp_path
 def test_compiled_environments_share_a_program_where_they_can(events, config, expected, tmp_path):
     train(LOCK, OPTIONS, config, SEEDS, tmp_path, False, print)
     assert events == expected
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", LOCK])
+def test_a_seed_that_finished_is_not_trained_again_for_one_that_did_not(env, events, tmp_path):
+    config = dataclasses.replace(TINY, epsilon=0.1)
+    options = OPTIONS if env == LOCK else {}
+    own = runner._with_seed(env, options, 3)
+    RunFolder(tmp_path / "seed3").write_config(describe(env, own, 3, config))
+    write_json(tmp_path / "seed3" / "summary.json", {"seed": 3, "stored": True})
+    paths, summaries = train(env, options, config, SEEDS, tmp_path, True, print)
+    assert paths == [tmp_path / "seed3", tmp_path / "seed4"]
+    assert summaries == [{"seed": 3, "stored": True}, {"seed": 4}]
+    assert events == ["prepared", "trained [4]"] + ["closed"] * (env != LOCK)
+    with pytest.raises(UserError, match=r"seed3 holds another run: config.hidden is 8 there, 9 was given"):
+        train(env, options, dataclasses.replace(config, hidden=9), SEEDS, tmp_path, True, print)

@@ -158,6 +158,13 @@ def test_without_a_horizon_time_does_not_matter():
         np.testing.assert_allclose(row, w.head[0] @ x + w.head_bias[0], atol=1e-5)
 
 
+def test_optimism_is_what_actions_are_worth_at_first():
+    plain, hopeful = (QNetwork((3,), 4, None, 8, optimism=o, key=jax.random.key(0)) for o in (0.0, 5.0))
+    obs, start = jnp.array([0.1, 0.9, 0.4]), jnp.array(0)
+    np.testing.assert_allclose(hopeful(obs, start), plain(obs, start) + 5.0, rtol=1e-5)
+    assert np.abs(np.asarray(plain(obs, start))).max() < 1.0
+
+
 def test_heads_need_a_horizon():
     """Asked for without one, there is a single head."""
     q = eqx.filter_eval_shape(QNetwork, (INPUTS,), ACTIONS, None, WIDTH, True, key=jax.random.key(0))

@@ -24,6 +24,21 @@ def test_wanted_rows_are_computed_and_others_left(wanted, at_once):
     np.testing.assert_array_equal(found[1], np.where(np.asarray(flags), words + 1, -1))
 
 
+def test_the_function_is_called_only_for_wanted_rows():
+    called = []
+
+    def told(number):
+        jax.debug.callback(lambda seen: called.append(int(seen)), number)
+        return number * 2
+
+    plan = jax.jit(lambda flags: for_those(flags, told, (jnp.arange(5),), jnp.zeros(5, jnp.int32), 1))
+    for rows in ([0, 2, 4], [], [3], [0, 1, 2, 3, 4]):
+        called.clear()
+        jax.block_until_ready(plan(jnp.isin(jnp.arange(5), jnp.array(rows, jnp.int32))))
+        jax.effects_barrier()
+        assert sorted(called) == rows
+
+
 def test_lanes_may_want_different_numbers():
     flags = jnp.array([[True, False, True], [False, False, False], [True, True, True]])
     numbers = jnp.arange(9.0).reshape(3, 3)

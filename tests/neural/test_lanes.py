@@ -1,5 +1,6 @@
 """Neural-E³'s compiled slots on a lock of three levels: what several seeds do at once, each does alone."""
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -11,6 +12,7 @@ import pytest
 from e3rl.envs.lock import CombinationLock
 from e3rl.models.fit import ModelSet
 from e3rl.models.qnetwork import QState
+from e3rl.neural.acting import Policy
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.lanes import Lanes, key_for, over_lanes
 from e3rl.replay import Replay
@@ -194,3 +196,31 @@ def test_keys_differ_by_seed_name_and_index():
     np.testing.assert_array_equal(
         jax.random.key_data(same), jax.random.key_data(key_for(KEYS[0], "collect", 2))
     )
+
+
+@pytest.mark.parametrize(("wanted", "best"), [(2.0, 2.0), (9.0, 3.0), (-1.0, 1.0)])
+def test_of_several_snapshots_the_one_is_kept_that_collects_most_in_imagination(monkeypatch, wanted, best):
+    """Every stretch of training adds 1 to a weight, and the imagined return is the higher the closer it is to
+    `wanted`."""
+    lanes = Lanes(make_env(0), dataclasses.replace(TINY, snapshots=3, exploit_updates=6))
+    models, value, replay = (lane(part, 0) for part in start(lanes))
+    models, value, replay = jax.tree.map(lambda leaf: leaf[0], (models, value, replay))
+    asked = []
+
+    def fit(policy, value, replay, key, updates, table):
+        asked.append(updates)
+        return value._replace(
+            online=eqx.tree_at(lambda q: q.hidden_bias, value.online, value.online.hidden_bias + 1.0)
+        )
+
+    def judged(network, members, starts, horizon, key):
+        return -jnp.abs(network.hidden_bias[0] - begun - wanted)
+
+    begun = value.online.hidden_bias[0]
+    monkeypatch.setattr(lanes, "_fit_exploit", fit)
+    monkeypatch.setattr(lanes, "_table", lambda *_: None)
+    monkeypatch.setattr("e3rl.neural.lanes.imagined_return", judged)
+    untrained = Policy(models, value, replay.scale)
+    trained = lanes._train_exploit(untrained, replay, jax.random.key(0), 0, 6, lanes.config.snapshots)
+    assert float(trained.value.online.hidden_bias[0] - begun) == pytest.approx(best)
+    assert set(asked) == {2}

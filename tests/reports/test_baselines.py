@@ -29,8 +29,9 @@ def save(folder, name, finals, points=((50, 0.0), (100, 1.0), (200, 4.0))):
     with path.open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["experiment", "seed", "episode", "env_steps", "return_mean"])
-        for seed in range(len(finals)):
-            rows.writerows([name, seed, at, 5 * at, value + seed / 10] for at, value in points)
+        for seed, one in enumerate(finals):
+            shown = points if one["episodes"] else ()
+            rows.writerows([name, seed, at, 5 * at, value + seed / 10] for at, value in shown)
     about = {"experiment": name, "final": {str(seed): one for seed, one in enumerate(finals)}}
     path.with_suffix(".json").write_text(json.dumps(about))
     return path
@@ -119,6 +120,17 @@ def test_points_of_single_episodes_are_merged(tmp_path):
     np.testing.assert_allclose(one.curve.returns, [[(0.0 + 1.0 + 2 * 2.0 + 3.0) / 5, 6.0, 7.0]])
 
 
+def test_a_seed_without_a_finished_episode_stands_in_the_table_alone(tmp_path):
+    name = "baselines-acrobot/dqn"
+    save(tmp_path, name, [final(1.0, 200, None), final(-7.0, 0, None)])
+    [one] = found(tmp_path)
+    np.testing.assert_allclose(one.curve.returns, [[0.0, 1.0, 4.0]])
+    assert cells(table(tmp_path).splitlines()[2])[:5] == [name, "2", "-3.00 (-7.00 to 1.00)", "–", "0 to 200"]
+    save(tmp_path, name, [final(-7.0, 0, None)])
+    assert found(tmp_path)[0].curve.episodes.size == 0
+    assert draw(tmp_path) == [tmp_path / "control.png"]
+
+
 def panels(figure):
     """Each panel's labelled lines and marks: label to median."""
     shown = []
@@ -182,8 +194,18 @@ def test_a_folder_without_any_is_one_line(tmp_path):
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("damage", ["no table", "an empty table", "a word", "no seeds", "half a file"])
-def test_damaged_results_are_one_line(damage, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("damage", "cause"),
+    [
+        ("no table", "FileNotFoundError: .*No such file"),
+        ("an empty table", "ValueError: the table has no rows of seed 0"),
+        ("a word", "ValueError: could not convert string to float: 'hundred'"),
+        ("no seeds", "ValueError: there are no seeds in it"),
+        ("half a file", "is damaged: "),
+        ("an older format", "KeyError: 'bar'"),
+    ],
+)
+def test_damaged_results_are_one_line(damage, cause, tmp_path, capsys):
     path = save(tmp_path, "baselines-acrobot/dqn", [final(-500.0, 50, None)])
     about = path.with_suffix(".json")
     match damage:
@@ -197,7 +219,9 @@ def test_damaged_results_are_one_line(damage, tmp_path, capsys):
             about.write_text('{"experiment": "baselines-acrobot/dqn", "final": {}}')
         case "half a file":
             about.write_text(about.read_text()[:40])
+        case "an older format":
+            about.write_text(about.read_text().replace('"bar"', '"threshold"'))
     assert cli.main(["report", str(tmp_path)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert re.fullmatch(r"e3rl: error: .*baselines-acrobot-dqn\.json .*\n", err), err
+    assert re.fullmatch(rf"e3rl: error: .*baselines-acrobot-dqn\.json .*{cause}.*\n", err), err

@@ -76,6 +76,9 @@ class DQNConfig(BaselineConfig):
     """Share of the training over which ε falls from 1 to its final value (C.1: "Exploration Fraction")."""
     final_epsilon: float = 0.02
     """ε from then on."""
+    optimism: float = 0.0
+    """What every action is worth before any training. With as much as there is to win, acting greedily explores: what
+    was tried in vain loses its promise."""
     alpha: float = 0.6
     """Exponent of the priorities; 0 draws uniformly ("Prioritized Replay" in the tables: true)."""
     beta: float = 0.4
@@ -101,7 +104,7 @@ class DQNConfig(BaselineConfig):
         return DoubleDQN(
             self.steps, self.copies, self.updates, self.hidden, self.maps, self.batch, self.capacity,
             self.learning_starts, self.discount, self.alpha, self.beta, self.final_epsilon,
-            self.exploration_fraction, self.total_steps,
+            self.exploration_fraction, self.optimism, self.total_steps,
             QSettings(
                 self.learning_rate, self.gradient_clip, self.target_rate, self.target_period, self.huber,
                 decay=updates if self.anneal else 0,
@@ -124,7 +127,8 @@ LOCK_EPISODES = 50_000
 
 
 def _paper_lock(horizon: int, antishaped: bool) -> DQNConfig:
-    """App. C.1, with the level as an input as in the paper's code."""
+    """App. C.1, with the level as an input as in the paper's code. The paper suspects that its networks happen to start
+    with optimistic values, without which the DQN fails from ten levels on; here they start at the lock's reward."""
     return _paper(
         total_steps=LOCK_EPISODES * horizon,
         clock=True,
@@ -132,6 +136,7 @@ def _paper_lock(horizon: int, antishaped: bool) -> DQNConfig:
         hidden=64,
         discount=0.99,
         exploration_fraction=0.01 if antishaped else 0.001,
+        optimism=5.0,
     )
 
 

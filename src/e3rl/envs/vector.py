@@ -88,8 +88,8 @@ class HostEnvironments:
 
     A constructor is called once a copy. An environment already built cannot be copied: its episodes run one
     after the other, and closing it stays with its owner. With `asynchronous` every copy lives in a process of
-    its own, which pays when a step takes milliseconds; a script then needs Python's usual
-    `if __name__ == "__main__":`.
+    its own, which pays when a step takes milliseconds; the constructor is then called there for the copy, and
+    twice here to see what it makes. A script needs Python's usual `if __name__ == "__main__":` for that.
     """
 
     num_actions: int
@@ -122,7 +122,13 @@ class HostEnvironments:
             first.close()
             makers = [lambda: _Copy(make(), closes=True)] * copies
             # Spawned, because a fork of a process in which JAX has started threads can hang.
-            self._vector = AsyncVectorEnv(makers, context="spawn", autoreset_mode=DISABLED)
+            try:
+                self._vector = AsyncVectorEnv(makers, context="spawn", autoreset_mode=DISABLED)
+            except (EOFError, ConnectionError) as error:
+                raise UserError(
+                    f"{self.name}: a process could not make its copy: register the id in a module that is "
+                    "imported, not under __main__"
+                ) from error
         else:
             makers = [lambda: _Copy(make(), closes=True)] * (copies - 1)
             makers.insert(0, lambda: _Copy(first, closes=True))

@@ -169,22 +169,26 @@ def _found(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Rows and finals of the seeds that were written whole, none where they were run with other settings.
 
-    A kill may leave a table without its JSON, or with rows that the JSON does not know of or misses.
+    Finals of older versions may lack what is asked for today. A kill may leave a table without its JSON, or with rows
+    that the JSON does not know of or misses.
     """
     if not (path.exists() and path.with_suffix(".json").exists()):
         return [], {}
     stored = read_json(path.with_suffix(".json"))
-    if _made_with(stored) != _made_with(json.loads(json.dumps(about))):
-        say(f"{about['experiment']}: {path} holds results of other settings, starting over")
-        return [], {}
+    asked = {"episodes", "bar", "over_bar"}
+    if MARKS[about["settings"]["env"]].found is not None:
+        asked.add("first_found")
     try:
+        if _made_with(stored) != _made_with(json.loads(json.dumps(about))):
+            say(f"{about['experiment']}: {path} holds results of other settings, starting over")
+            return [], {}
         with path.open(newline="") as file:
             rows = [{key: kind(row[key]) for key, kind in KINDS.items()} for row in csv.DictReader(file)]
         counts = Counter(str(row["seed"]) for row in rows)
         finals = {
             seed: final
             for seed, final in stored["final"].items()
-            if counts[seed] == min(POINTS, final["episodes"])
+            if asked <= final.keys() and counts[seed] == min(POINTS, final["episodes"])
         }
     except (AttributeError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path} and its JSON are damaged: {type(error).__name__}: {error}") from error

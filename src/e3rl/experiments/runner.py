@@ -70,22 +70,19 @@ def train(
     options = [_with_seed(env, env_options, seed) for seed in seeds]
     about = [describe(env, own, seed, config) for own, seed in zip(options, seeds, strict=True)]
     folders = [RunFolder(path) for path in paths]
-    finished = [folder.summary() for folder in folders]
-    if resume and all(summary is not None for summary in finished):
-        for folder, description in zip(folders, about, strict=True):
-            folder.begin(description, resume)
-        return paths, [summary for summary in finished if summary is not None]
-    first, _ = prepare(env, options[0], config, asynchronous)
     # Otherwise each seed ends at its own time, or is stepped in Python.
-    together = config.epsilon == 0 and config.exploit_rounds == 0 and isinstance(first, AbstractEnvironment)
+    together = config.epsilon == 0 and config.exploit_rounds == 0 and _is_compiled(env, options[0])
     size = len(seeds) if together else 1
-    summaries = []
+    summaries: list[dict[str, Any]] = []
     for start in range(0, len(seeds), size):
         part = slice(start, start + size)
-        envs = [
-            first if own is options[0] else prepare(env, own, config, asynchronous)[0]
-            for own in options[part]
-        ]
+        done = [summary for folder in folders[part] if (summary := folder.summary()) is not None]
+        if resume and len(done) == len(folders[part]):
+            for folder, description in zip(folders[part], about[part], strict=True):
+                folder.begin(description, resume)
+            summaries += done
+            continue
+        envs = [prepare(env, own, config, asynchronous)[0] for own in options[part]]
         try:
             training = Training(envs, config, seeds[part], folders[part], about[part], watch)
             summaries += training.learn(resume)[2]
@@ -94,6 +91,13 @@ def train(
                 if isinstance(made, HostEnvironments):
                     made.close()
     return paths, summaries
+
+
+def _is_compiled(env: str, options: dict[str, Any]) -> bool:
+    made = make(env, **options)
+    if isinstance(made, GymnasiumEnvironment):
+        made.close()
+    return isinstance(made, AbstractEnvironment)
 
 
 def _with_seed(env: str, options: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -61,8 +61,8 @@ class AbstractDynamics(eqx.Module):
     def losses(
         self, obs: Float[Array, "B *obs"], rows: Transitions, keys: Keys
     ) -> tuple[Float[Array, " B"], Float[Array, "B *obs"]]:
-        """`loss` of a large minibatch. Families whose layers are matrix products override this: with a hundred rows and
-        more, rows as columns are faster on a CPU than what `vmap` compiles to."""
+        """`loss` of a large minibatch. Families whose layers are matrix products may override this: with a hundred rows
+        and more, rows as columns are faster on a CPU than what `vmap` compiles to."""
         return jax.vmap(self.loss)(obs, rows, keys)
 
     @abstractmethod

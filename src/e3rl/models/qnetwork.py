@@ -17,7 +17,8 @@ class QNetwork(eqx.Module):
 
     Without a `horizon` the values are the same at every time step. With one, values at step H, past the end, are zero,
     and with `heads` the last layer has its own weights for every time step, so that learning about one step does not
-    disturb the values of the others; otherwise the time step is an input only.
+    disturb the values of the others; otherwise the time step is an input only. Before any training every action is
+    worth about `optimism`.
     """
 
     kernel: Float[Array, "3 3 channels maps"] | None
@@ -38,6 +39,7 @@ class QNetwork(eqx.Module):
         width: int,
         heads: bool = False,
         maps: int = 8,
+        optimism: float = 0.0,
         *,
         key: Key,
     ):
@@ -63,7 +65,7 @@ class QNetwork(eqx.Module):
         self.hidden = jax.random.normal(k_hidden, (width, width)) * (2 / width) ** 0.5
         self.hidden_bias = jnp.zeros(width)
         self.head = jax.random.normal(k_head, (count, actions, width)) * 0.1 * width**-0.5
-        self.head_bias = jnp.zeros((count, actions))
+        self.head_bias = jnp.full((count, actions), optimism)
 
     @property
     def actions(self) -> int:

@@ -19,7 +19,7 @@ from e3rl.replay import Scale
 from e3rl.types import Action, Flag, Key, Keys
 
 GRAPHS_AT_ONCE = 32
-"""Searches in one go on an accelerator: each holds every member's state in every node."""
+"""Searches of a lane in one go on an accelerator: each holds every member's state in every node."""
 
 
 class Policy(NamedTuple):
@@ -109,7 +109,7 @@ def for_those(
     wanted: Bool[Array, " n"], function: Callable[..., Any], inputs: tuple, otherwise: Any, at_once: int
 ) -> Any:
     """`function` of those rows of `inputs` that are `wanted`, `at_once` of them together; `otherwise` for the rest.
-    What it costs grows with how many are wanted."""
+    What it costs grows with how many are wanted, over lanes with the most that any of them wants."""
     count = wanted.shape[0]
     at_once = min(at_once, count)
     first = jnp.argsort(~wanted)  # stable: the wanted rows, in their order

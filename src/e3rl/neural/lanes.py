@@ -265,7 +265,9 @@ class Lanes:
     def _exploit(self, models: ModelSet, replay: Replay, key: Key) -> Policy:
         """Lines 10 to 12: a fresh value for the real reward."""
         untrained = self.untrained(models, replay.scale, key)
-        return self._train_exploit(untrained, replay, key, 0, self.config.exploit_updates)
+        return self._train_exploit(
+            untrained, replay, key, 0, self.config.exploit_updates, self.config.snapshots
+        )
 
     def untrained(self, models: ModelSet, scale: Scale, key: Key) -> Policy:
         """The exploit policy before any training."""
@@ -275,13 +277,13 @@ class Lanes:
         return Policy(models, make_q_state(network, settings), scale)
 
     def _refine(self, policy: Policy, replay: Replay, key: Key, t: Array) -> Policy:
-        return self._train_exploit(policy, replay, key, t + 1, self.config.round_updates)
+        # Real episodes will judge it.
+        return self._train_exploit(policy, replay, key, t + 1, self.config.round_updates, snapshots=1)
 
     def _train_exploit(
-        self, policy: Policy, replay: Replay, key: Key, t: int | Array, updates: int
+        self, policy: Policy, replay: Replay, key: Key, t: int | Array, updates: int, snapshots: int
     ) -> Policy:
-        key = key_for(key, "exploit", t)
-        value, snapshots = policy.value, self.config.snapshots
+        key, value = key_for(key, "exploit", t), policy.value
         if self.config.exploit in ("value", "dqn"):
             if snapshots == 1:
                 value = self._fit_exploit(policy, value, replay, key, updates, self._table(policy, replay))

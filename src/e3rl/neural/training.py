@@ -256,9 +256,8 @@ class Training:
             best, kept = score, policy
             if round_ == self.config.exploit_rounds:
                 break
-            if (
-                self.config.exploit != "dqn"
-            ):  # what plans with the models learns from new episodes through them
+            # What plans with the models learns from new episodes through them.
+            if self.config.exploit != "dqn":
                 epoch = self._epoch(self.lanes.epochs + round_)
                 models, _ = self.lanes.update_models(policy.models, replay, self.keys, epoch)
                 policy = policy._replace(models=models)

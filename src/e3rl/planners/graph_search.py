@@ -150,8 +150,6 @@ def search(
         ends = (jnp.mean(predicted.termination, axis=1) > 0.5) | (node.depth + 1 >= deepest)
 
         distance = away_from_root(mean) if settings.frontier == "root" else to_nearest(mean, now.mean)
-        if snap:  # a state that is in the graph already has nothing new behind it
-            ends |= distance == 0.0
         sound = node.alive & jnp.isfinite(distance) & jnp.isfinite(utility)
         utility = jnp.where(sound, utility, -jnp.inf)
         at = 1 + i * actions

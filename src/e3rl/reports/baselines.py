@@ -14,6 +14,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from e3rl.envs.adapter import one_line
 from e3rl.experiments.baselines import EXPERIMENTS
 from e3rl.experiments.tables import table_path
 from e3rl.neural.run_folder import read_json
@@ -39,8 +40,8 @@ NOTHING = "–"
 LEAST = 5
 """Episodes that a point of a curve stands for, or more."""
 CAPTION = (
-    "Median over seeds and the range from worst to best. Baselines: return while training. "
-    "Neural-E³: greedy return after so many episodes of exploring."
+    "Median over seeds and the range from worst to best. Baselines: return while training; after its last "
+    "episode a seed goes on with its greedy return. Neural-E³: greedy return after so many episodes of exploring."
 )
 
 
@@ -58,6 +59,7 @@ class Measured(NamedTuple):
     finals: list[dict[str, Any]]
     """What every seed had learned at the end."""
     curve: Curve
+    """Of those that finished an episode of training."""
 
     @property
     def task(self) -> str:
@@ -84,11 +86,14 @@ def found(folder: Path) -> list[Measured]:
         about = read_json(path)
         try:
             name, final = about["experiment"], about["final"]
+            if not final:
+                raise ValueError("there are no seeds in it")
             one = Measured(name, list(final.values()), _curve(table_path(folder, name), final))
             _cells(one)
-        except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OSError, TypeError, ValueError, csv.Error) as error:
             raise UserError(
-                f"{path} and its table are not those of `e3rl reproduce baselines-...`"
+                f"{path} and its table are not those of `e3rl reproduce baselines-...`: "
+                f"{type(error).__name__}: {one_line(error)}"
             ) from error
         measured.append(one)
     if not measured:
@@ -99,13 +104,15 @@ def found(folder: Path) -> list[Measured]:
 def _curve(path: Path, final: dict[str, dict[str, Any]]) -> Curve:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    points = {
-        seed: np.array([(row["episode"], row["return_mean"]) for row in rows if row["seed"] == seed], float)
-        for seed in final
-    }
-    return together(
-        [_smooth(*points[seed].T) for seed in final], [final[seed]["return_mean"] for seed in final]
-    )
+    curves, ends = [], []
+    for seed, one in final.items():
+        points = [(row["episode"], row["return_mean"]) for row in rows if row["seed"] == seed]
+        if not points and one["episodes"] > 0:
+            raise ValueError(f"the table has no rows of seed {seed}")
+        if points:
+            curves.append(_smooth(*np.array(points, float).T))
+            ends.append(one["return_mean"])
+    return together(curves, ends) if curves else Curve(np.zeros(0), np.zeros((0, 0)))
 
 
 def _smooth(episodes: Float[np.ndarray, " n"], returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, "2 m"]:
@@ -235,6 +242,8 @@ def _grid(rows: int, columns: int, **sharing: Any) -> tuple[Figure, np.ndarray]:
 def _draw_methods(axes: Axes, measured: Sequence[Measured]) -> None:
     """The median over seeds of what is collected while training, and the range from worst to best."""
     for one in measured:
+        if not one.curve.episodes.size:
+            continue
         label, colour = METHODS.get(one.method, (one.method, "0.5"))
         episodes, returns = one.curve
         axes.plot(episodes, np.median(returns, axis=0), color=colour, linewidth=1.5, label=label)
