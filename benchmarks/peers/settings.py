@@ -55,11 +55,13 @@ def config_of(algo: str, task: str, steps: int | None) -> BaselineConfig:
 
 def sb3_arguments(config: BaselineConfig) -> dict[str, Any]:
     """The same settings in Stable-Baselines3's words."""
+    assert isinstance(config, PPOConfig | DQNConfig)
+    rate = config.learning_rate
+    annealed = (lambda left: rate * left) if config.anneal else rate
     if isinstance(config, PPOConfig):
         rollout = config.steps * config.copies
-        rate = config.learning_rate
         return {
-            "learning_rate": (lambda left: rate * left) if config.anneal else rate,
+            "learning_rate": annealed,
             "n_steps": config.steps,
             "batch_size": rollout // config.minibatches,
             "n_epochs": config.epochs,
@@ -73,10 +75,9 @@ def sb3_arguments(config: BaselineConfig) -> dict[str, Any]:
             "max_grad_norm": config.gradient_clip,
             "policy_kwargs": {"net_arch": {"pi": [config.hidden] * 2, "vf": [config.hidden] * 2}},
         }
-    assert isinstance(config, DQNConfig)
     steps_per_update = config.steps * config.copies / config.updates
     return {
-        "learning_rate": config.learning_rate,
+        "learning_rate": annealed,
         "buffer_size": config.capacity,
         "learning_starts": config.learning_starts,
         "batch_size": config.batch,

@@ -37,6 +37,8 @@ def test_settings_reach_the_kernels():
     assert dataclasses.replace(config, mean_over_bits=True).fit(6).prior_weight == 0.5
     assert config.dqn(5).q.target_rate == 0.0
     assert config.dqn(5).q.target_period == 9
+    shares = dataclasses.replace(config, ending_share=0.2, dqn_ending_share=0.1)
+    assert (shares.fit(6).ending_share, shares.dqn(5).ending_share) == (0.2, 0.1)
     assert config.explore_value().q.target_rate == config.exploit_value(5).q.target_rate == 0.3
     assert config.mcts(3, 4, leaf="rollout").leaf == "rollout"
     assert config.mcts(3, 4).leaf == config.leaf
@@ -94,6 +96,7 @@ def test_bad_text(name, changes, message):
         ({"dqn_heads": 1}, "dqn_heads must be true or false, got 1"),
         ({"planner": 3}, "planner must be a word, got 3"),
         ({"explore_ratio": 0}, "explore_ratio and explore_episodes are both 0"),
+        ({"snapshots": 4, "exploit_updates": 10}, "snapshots must divide exploit_updates, 10, got 4"),
     ],
 )
 def test_bad_values(values, message):

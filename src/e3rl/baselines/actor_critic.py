@@ -92,6 +92,7 @@ class ActorCritic(eqx.Module):
     policy: Network
     critic: Network | None
     actions: int = eqx.field(static=True)
+    input_gain: float = eqx.field(static=True)
 
     def __init__(
         self,
@@ -102,10 +103,11 @@ class ActorCritic(eqx.Module):
         maps: int,
         shared: bool,
         value_gain: float,
+        input_gain: float = 1.0,
         *,
         key: Key,
     ):
-        self.actions = actions
+        self.actions, self.input_gain = actions, input_gain
         k_policy, k_critic = jax.random.split(key)
         # A nearly uniform first policy: small weights before the logits.
         choose, value = (actions, 0.01), (streams, value_gain)
@@ -119,7 +121,7 @@ class ActorCritic(eqx.Module):
         return logits[0], values[0]
 
     def many(self, obs: Float[Array, "N *obs"]) -> tuple[Float[Array, "N A"], Float[Array, "N S"]]:
-        centred = obs - 0.5  # entries with bounds arrive in [0, 1]
+        centred = (obs - 0.5) * self.input_gain  # entries with bounds arrive in [0, 1]
         outputs = self.policy.many(centred)
         values = outputs[:, self.actions :] if self.critic is None else self.critic.many(centred)
         return outputs[:, : self.actions], values

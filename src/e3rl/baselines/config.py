@@ -55,7 +55,7 @@ class DQNConfig(BaselineConfig):
     learning_rate: float = 2e-3
     """Adam's step ("Learning Rate" in the tables)."""
     anneal: bool = True
-    """Let the learning rate fall to a tenth, in a straight line over the training."""
+    """Let the learning rate fall to 0, in a straight line over the training."""
     gradient_clip: float = 10.0
     """Largest global norm of a gradient."""
     huber: float = 20.0
@@ -107,7 +107,7 @@ class DQNConfig(BaselineConfig):
             self.exploration_fraction, self.optimism, self.total_steps,
             QSettings(
                 self.learning_rate, self.gradient_clip, self.target_rate, self.target_period, self.huber,
-                decay=updates if self.anneal else 0,
+                decay=updates if self.anneal else 0, left=0.0,
             ),
         )  # fmt: skip
 

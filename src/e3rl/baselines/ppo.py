@@ -108,7 +108,7 @@ class PPO(AbstractBaseline):
         streams = 1 if self.bonus is None else 2
         network = ActorCritic(
             shape, actions, streams, config.hidden, config.maps, config.shared_trunk, config.value_gain,
-            key=k_network,
+            config.input_gain, key=k_network,
         )  # fmt: skip
         predictor, novelty = (None, None) if self.bonus is None else self.bonus.init(k_bonus, shape)
         learned = Learned(network, predictor)

@@ -36,6 +36,9 @@ class PPOConfig(BaselineConfig):
     """Feature maps of the two convolutions that images pass first."""
     shared_trunk: bool = False
     """One network for policy and values instead of one each."""
+    input_gain: float = 16.0
+    """Observations, scaled to [0, 1], are spread over so much. Most use a small part of their range: on Acrobot, where
+    speeds have wide bounds, the policy forgets to try anything with less."""
     value_gain: float = 1.0
     """Scale of the value heads' first weights; with 0 a stream is worth exactly nothing until it has paid."""
 
@@ -76,7 +79,7 @@ class PPOConfig(BaselineConfig):
                 "total_steps", "evaluation_episodes", "copies", "steps", "epochs", "minibatches", "hidden", "maps",
                 "embedding",
             ),
-            above_zero=("learning_rate", "gradient_clip", "clip", "obs_clip"),
+            above_zero=("learning_rate", "gradient_clip", "clip", "obs_clip", "input_gain"),
             at_most_one=("discount", "gae_lambda", "intrinsic_discount", "predictor_share"),
         )  # fmt: skip
         if self.steps * self.copies % self.minibatches:
@@ -97,7 +100,7 @@ def _lock(**changes: Any) -> PPOConfig:
     return PPOConfig(
         **{
             "total_steps": 500_000, "clock": True, "copies": 16, "steps": 20, "epochs": 8, "minibatches": 2,
-            "learning_rate": 1e-3, "anneal": False, "value_gain": 0.0, "discount": 0.999, "gae_lambda": 0.9,
+            "learning_rate": 1e-3, "anneal": False, "input_gain": 1.0, "value_gain": 0.0, "discount": 0.999, "gae_lambda": 0.9,
             "entropy_coefficient": 0.01, "extrinsic_coefficient": 100.0, "rnd": True,
         } | changes,
     )  # fmt: skip

@@ -127,12 +127,14 @@ class QSettings(NamedTuple):
     huber: float = 1.0
     """Errors beyond this count linearly instead of squared."""
     decay: int = 0
-    """Updates over which the learning rate falls to a tenth; 0: it stays."""
+    """Updates over which the learning rate falls to a share of itself; 0: it stays."""
+    left: float = 0.1
+    """That share."""
 
     def optimiser(self) -> optax.GradientTransformation:
         rate: float | optax.Schedule = self.learning_rate
         if self.decay:
-            rate = optax.linear_schedule(self.learning_rate, 0.1 * self.learning_rate, self.decay)
+            rate = optax.linear_schedule(self.learning_rate, self.left * self.learning_rate, self.decay)
         return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(rate))
 
 
