@@ -100,7 +100,8 @@ def _lock(**changes: Any) -> PPOConfig:
     return PPOConfig(
         **{
             "total_steps": 500_000, "clock": True, "copies": 16, "steps": 20, "epochs": 8, "minibatches": 2,
-            "learning_rate": 1e-3, "anneal": False, "input_gain": 1.0, "value_gain": 0.0, "discount": 0.999, "gae_lambda": 0.9,
+            "learning_rate": 1e-3, "anneal": False, "input_gain": 1.0, "value_gain": 0.0,
+            "discount": 0.999, "gae_lambda": 0.9,
             "entropy_coefficient": 0.01, "extrinsic_coefficient": 100.0, "rnd": True,
         } | changes,
     )  # fmt: skip
