@@ -7,7 +7,7 @@ from mkdocs.structure.files import File, Files
 
 RESULTS = Path(__file__).parents[1] / "results"
 FOLDERS = ("figures/figure1", "lock", "dreem")
-NAMED = ("control", "maze")
+NAMED = ("control", "maze", "baselines")
 """Folders whose pictures are called the same: they appear as figures/NAME-FOLDER.png."""
 
 

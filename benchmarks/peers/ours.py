@@ -11,7 +11,9 @@ from e3rl.baselines.compiled import CompiledProgram
 from e3rl.envs.adapter import make
 
 
-def run(algo: str, task: str, seed: int, steps: int | None) -> dict[str, Any]:
+def run(
+    algo: str, task: str, seed: int, steps: int | None, episodes: int = EVALUATION_EPISODES
+) -> dict[str, Any]:
     config = config_of(algo, task, steps)
     options = TASKS[task].options | ({"seed": seed} if task.startswith("lock") else {})
     algorithm = config.baseline()
@@ -28,7 +30,7 @@ def run(algo: str, task: str, seed: int, steps: int | None) -> dict[str, Any]:
         returns.append(np.asarray(ended.returns)[np.asarray(ended.ended)])
     finished = time.perf_counter()
     policy = jax.vmap(algorithm.policy)(carry.state)
-    greedy, _ = program.evaluate(policy, EVALUATION_EPISODES)
+    greedy = program.evaluate(policy, episodes)[0] if episodes else np.array(np.nan)
     trained = np.concatenate(returns)
     return {
         "env_steps": rounds * round_steps,

@@ -24,7 +24,9 @@ def environments(task: str, seed: int, copies: int, first_seed: int) -> DummyVec
     return make_vec_env(make, n_envs=copies, seed=first_seed)
 
 
-def run(algo: str, task: str, seed: int, steps: int | None) -> dict[str, Any]:
+def run(
+    algo: str, task: str, seed: int, steps: int | None, episodes: int = EVALUATION_EPISODES
+) -> dict[str, Any]:
     torch.set_num_threads(1)  # faster than several for networks of this size
     config = config_of(algo, task, steps)
     algorithm = {"dqn": stable_baselines3.DQN, "ppo": stable_baselines3.PPO}[algo]
@@ -38,7 +40,7 @@ def run(algo: str, task: str, seed: int, steps: int | None) -> dict[str, Any]:
     learning = time.perf_counter() - start
     seconds = time.perf_counter() - begun
     test = environments(task, seed, 1, 1_000 * seed + 500)
-    greedy, _ = evaluate_policy(model, test, EVALUATION_EPISODES, return_episode_rewards=True)
+    greedy = evaluate_policy(model, test, episodes, return_episode_rewards=True)[0] if episodes else [np.nan]
     monitors = [env for env in envs.envs if isinstance(env, Monitor)]
     window = [episode["r"] for episode in model.ep_info_buffer]
     return {

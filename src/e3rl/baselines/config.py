@@ -1,5 +1,6 @@
 """Settings of the baselines: what all of them share, and the DQN's by name."""
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -149,9 +150,10 @@ DQN_CONFIGS: dict[str, DQNConfig] = {
     **{
         f"paper-lock-antishaped-dqn-h{horizon}": _paper_lock(horizon, antishaped=True) for horizon in HORIZONS
     },
+    "paper-lock-dqn-h10-plain": dataclasses.replace(_paper_lock(10, antishaped=False), optimism=0.0),
     "paper-maze-dqn": _paper(
         total_steps=500_000, learning_rate=1e-4, maps=8, hidden=64, discount=0.99, capacity=20_000
     ),
     "paper-control-dqn": _paper(total_steps=400_000, learning_rate=1e-3, hidden=64, discount=0.99),
 }
-"""Named settings: e3rl's own, and the paper's, which never change after publication."""
+"""Named settings: e3rl's own, and the paper's, which never change after publication; "plain" is without optimism."""

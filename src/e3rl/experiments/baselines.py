@@ -74,6 +74,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         for reward in ("standard", "antishaped")
         for algo, episodes in EPISODES.items()
     },
+    "baselines-optimism/h10-without": dataclasses.replace(
+        _lock("dqn", 10, False, EPISODES["dqn"]), config="paper-lock-dqn-h10-plain"
+    ),
     "baselines-mountaincar/dqn": Experiment("dqn", "e3rl/MountainCar-v0", (), "paper-control-dqn", 400_000),
     "baselines-mountaincar/ppo-rnd": Experiment(
         "ppo-rnd", "e3rl/MountainCar-v0", (), "paper-control-ppo-rnd", 2_000_000
