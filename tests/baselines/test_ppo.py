@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from e3rl.baselines.actor_critic import ActorCritic
 from e3rl.baselines.base import Rollout
 from e3rl.baselines.compiled import CompiledProgram
 from e3rl.baselines.ppo import PPO, Choice, Samples, entropy, log_probability, surrogate, value_error
@@ -255,3 +256,13 @@ def test_the_papers_tables_by_name():
 def test_settings_that_cannot_be_are_refused(changes, message):
     with pytest.raises(UserError, match=message):
         PPOConfig(**changes)
+
+
+def test_input_gain_spreads_observations_around_the_middle():
+    obs = jnp.array([[0.6, 0.3]])
+    plain, spread = (
+        ActorCritic((2,), 3, 1, 4, 1, False, 1.0, gain, key=jax.random.key(0)) for gain in (1.0, 4.0)
+    )
+    for ours, same in zip(spread.many(obs), plain.many(0.5 + 4.0 * (obs - 0.5)), strict=True):
+        np.testing.assert_allclose(ours, same, rtol=1e-5, atol=1e-7)
+    assert not np.allclose(spread.many(obs)[1], plain.many(obs)[1])

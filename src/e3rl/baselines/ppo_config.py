@@ -37,8 +37,8 @@ class PPOConfig(BaselineConfig):
     shared_trunk: bool = False
     """One network for policy and values instead of one each."""
     input_gain: float = 16.0
-    """Observations, scaled to [0, 1], are spread over so much. Most use a small part of their range: on Acrobot, where
-    speeds have wide bounds, the policy forgets to try anything with less."""
+    """Observations, scaled to [0, 1], are spread over so much. Most use a small part of their range, as the speeds
+    of Acrobot do, whose bounds are wide."""
     value_gain: float = 1.0
     """Scale of the value heads' first weights; with 0 a stream is worth exactly nothing until it has paid."""
 
