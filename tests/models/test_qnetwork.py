@@ -210,9 +210,10 @@ def test_columns_are_single_observations_side_by_side(make_one):
         np.testing.assert_allclose(q.columns(obs, jnp.array(time)), each, rtol=1e-5, atol=1e-5)
 
 
-def test_the_learning_rate_falls_to_a_tenth_and_stays_there():
+@pytest.mark.parametrize("left", [0.1, 0.0])
+def test_the_learning_rate_falls_to_a_share_of_itself_and_stays_there(left):
     """With the same gradient at every update Adam moves by just the learning rate."""
-    settings = HARD._replace(learning_rate=1e-3, decay=10)
+    settings = HARD._replace(learning_rate=1e-3, decay=10, left=left)
     state = make_q_state(constant(np.zeros((HORIZON, ACTIONS))), settings)
     far = jnp.full((1, ACTIONS), 1e3)  # beyond the Huber threshold: a gradient that does not change
     once = jax.jit(
@@ -223,8 +224,8 @@ def test_the_learning_rate_falls_to_a_tenth_and_stays_there():
         before = state.online.head_bias[0, 0]
         state, _ = once(state)
         moves.append(float(state.online.head_bias[0, 0] - before))
-    expected = [1e-3 * (1 - 0.9 * min(i, 10) / 10) for i in range(14)]
-    np.testing.assert_allclose(moves, expected, rtol=1e-2)
+    expected = [1e-3 * (1 - (1 - left) * min(i, 10) / 10) for i in range(14)]
+    np.testing.assert_allclose(moves, expected, rtol=1e-2, atol=1e-6)
 
 
 @pytest.mark.parametrize("threshold", [0.5, 4.0])
