@@ -350,6 +350,14 @@ def test_top_share_returns_each_of_the_best_nodes_sooner_or_later():
     assert found.value == pytest.approx(per_step(chosen), abs=1e-4)
 
 
+def test_exploit_plans_are_the_best_whatever_the_share():
+    ensemble, obs = waves(VECTOR, 2), start_of(VECTOR)
+    best = max(slow_search(ensemble, obs, "exploit", SETTINGS)[1:], key=per_step)
+    for seed in range(5):
+        found = run(ensemble, obs, "exploit", SETTINGS._replace(top_share=0.5), seed=seed)
+        assert actions_of(found) == best["path"]
+
+
 @pytest.mark.parametrize("left", [1, 2, 4])
 def test_nothing_is_planned_beyond_the_end_of_the_episode(left):
     """`longest` is the episode's time limit: the root is at step TIME of it."""

@@ -93,7 +93,8 @@ class NeuralE3Config:
     exit_utility: float = 0.0
     """Graph search also ends once a node's utility per step exceeds this, as in the paper's code; 0 searches on."""
     top_share: float = 0.0
-    """Graph search returns a random one of this share of its nodes, the best, as in the paper's code; 0 the best."""
+    """Exploring, graph search returns a random one of this share of its nodes, the best, as in the paper's code; 0 the
+    best."""
 
     playouts: int = 200
     """App. C.1: "MCTS playouts"."""
@@ -274,7 +275,7 @@ CONFIGS: dict[str, NeuralE3Config] = {
     "e3rl-image": NeuralE3Config(
         explore_ratio=0, explore_episodes=50, episodes_per_epoch=10, family="conv", clock=False, ensemble_size=4,
         prior_weight=0.0, model_updates=1_500, model_batch=16, model_learning_rate=1e-3, unroll=10,
-        recent_share=0.5, ending_share=0.2, planner="graph", distance="squared", reward_scale=0.0,
+        recent_share=0.5, ending_share=0.2, planner="graph", distance="squared", reward_scale=1.0, top_share=0.01,
         value_discount=0.99, value_heads=False, exploit="graph", caution=0.0, dqn_heads=False,
         dqn_ending_share=0.2,
     ),

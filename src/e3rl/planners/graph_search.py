@@ -38,7 +38,8 @@ class GraphSettings(NamedTuple):
     exit_utility: float
     """Stop after the expansion in which a node's utility per step exceeds this, as the released code does; 0: off."""
     top_share: float
-    """Return a random one of the best nodes, this share of all, as the released code does with 0.01; 0: the best."""
+    """Exploring, return a random one of the best nodes, this share of all, as the released code does with 0.01;
+    0: the best. A plan that ends where it began, as at a wall, would otherwise be followed for ever."""
     frontier: Frontier = "nearest"
     """From where a node's priority is measured: the nearest node, as in the algorithm's text, or the root, as in the
     released code for control, which drives the search outwards."""
@@ -49,6 +50,9 @@ class GraphSettings(NamedTuple):
     @property
     def expansions(self) -> int:
         return -(-(self.nodes - 1) // self.actions)
+
+    def share(self, mode: Mode) -> float:
+        return self.top_share if mode == "explore" else 0.0
 
 
 class Graph(NamedTuple):
@@ -222,7 +226,7 @@ def plan(
     `key` matters only with `top_share`.
     """
     graph = search(ensemble, obs, time, mode, settings, longest - time)
-    node = best_node(graph, key, settings.top_share)
+    node = best_node(graph, key, settings.share(mode))
 
     def climb(carry: tuple) -> tuple:
         node, actions = carry

@@ -52,7 +52,7 @@ def planning_call(run: Recorded, mode: Mode) -> Call:
     settings = run.config.graph(run.lanes.actions)
     obs = run.replay.take(jnp.array(run.start, jnp.int32)).obs
     grown = _search(run.members, obs, mode, settings, run.lanes.horizon)
-    node = int(graph_search.best_node(grown, jax.random.key(0), settings.top_share))
+    node = int(graph_search.best_node(grown, jax.random.key(0), settings.share(mode)))
     graph = jax.tree.map(lambda leaf: np.asarray(leaf)[: int(grown.size)] if leaf.ndim else leaf, grown)
     usable = (graph.depth > 0) & np.isfinite(graph.utility)
     per_step = np.where(usable, graph.utility, np.nan) / np.maximum(graph.depth, 1)
