@@ -45,13 +45,53 @@ EXPLORED = [[-200.0, -200.0, -180.0, -100.0], [-200.0, -100.0, -120.0, -100.0]]
 
 
 def test_table_by_hand(tmp_path):
-    save(tmp_path, "mountaincar/e3rl", CAR)
-    save(tmp_path, "maze/10-ue2", MAZE)
+    save(tmp_path, "mountaincar/e3rl", CAR, [[-200.0, -200.0, -180.0, -100.0, -90.0, -80.0]])
+    save(tmp_path, "maze/10-ue2", MAZE, EXPLORED)
     head, *lines = table(tmp_path).splitlines()
     assert [line.split() for line in lines] == [
-        ["maze/10-ue2", "50", "2", "0.60", "(0.50", "to", "0.70)", "80%", "to", "100%", "1.00"],
-        ["mountaincar/e3rl", "20", "3", "-120.00", "(-150.00", "to", "-110.00)", "90%", "to", "100%"],
-        ["mountaincar/e3rl", "50", "1", "-105.00", "(-105.00", "to", "-105.00)", "100%", "to", "100%"],
+        [
+            "maze/10-ue2",
+            "50",
+            "2",
+            "0.60",
+            "(0.50",
+            "to",
+            "0.70)",
+            "80%",
+            "to",
+            "100%",
+            "1.00",
+            "-125.0",
+            "(-125.0)",
+        ],
+        [
+            "mountaincar/e3rl",
+            "20",
+            "3",
+            "-120.00",
+            "(-150.00",
+            "to",
+            "-110.00)",
+            "90%",
+            "to",
+            "100%",
+            "-112.5",
+            "(-85.0)",
+        ],
+        [
+            "mountaincar/e3rl",
+            "50",
+            "1",
+            "-105.00",
+            "(-105.00",
+            "to",
+            "-105.00)",
+            "100%",
+            "to",
+            "100%",
+            "-112.5",
+            "(-85.0)",
+        ],
     ]
     assert head.index("episodes") + len("episodes") == lines[0].index(" 50 ") + len(" 50")
 

@@ -25,9 +25,16 @@ def found(folder: Path) -> list[dict[str, Any]]:
 
 
 def table(folder: Path) -> str:
-    """A line per experiment and budget: the seeds' mean greedy returns, median and range."""
-    lines = ["experiment           episodes  seeds  return: median (worst to best)   goal reached  optimum"]
+    """A line per experiment and budget: the seeds' mean greedy returns, median and range; what exploration collected
+    after its first epoch, which is uniform, and in its last."""
+    lines = [
+        "experiment           episodes  seeds  return: median (worst to best)   goal reached  optimum  "
+        "exploring (last epoch)"
+    ]
     for about in found(folder):
+        epochs = _explored(table_path(folder, about["experiment"]), about["config"]["episodes_per_epoch"])
+        planned = epochs[:, 1:] if epochs.shape[1] > 1 else epochs
+        exploring = f"{np.mean(planned):.1f} ({np.mean(epochs[:, -1]):.1f})"
         for budget in sorted({verdict["budget"] for verdict in about["exploit"]}):
             own = [verdict for verdict in about["exploit"] if verdict["budget"] == budget]
             means = [verdict["return_mean"] for verdict in own]
@@ -36,7 +43,8 @@ def table(folder: Path) -> str:
             optima = [v["optimal_return_mean"] for v in own if "optimal_return_mean" in v]
             optimum = f"{np.median(optima):.2f}" if optima else ""
             lines.append(
-                f"{about['experiment']:<20} {budget:>8}  {len(own):>5}  {spread:<31} {reached:>12}  {optimum:>7}"
+                f"{about['experiment']:<20} {budget:>8}  {len(own):>5}  {spread:<31} {reached:>12}  {optimum:>7}  "
+                f"{exploring}"
             )
     return "\n".join(lines)
 
