@@ -71,7 +71,7 @@ class Problem:
             prior_weight=0.0, recent_share=0.0, unroll=CONFIG["unroll"],
         )  # fmt: skip
         self.dqn = DqnSettings(
-            updates=CONFIG["dqn_updates"], batch=CONFIG["dqn_batch"], discount=0.99, ending_share=0.0,
+            updates=CONFIG["dqn_updates"], batch=CONFIG["dqn_batch"], discount=0.99, ending_share=0.0, clipped=False,
             q=QSettings(learning_rate=3e-4, clip=1.0, target_rate=0.0, target_period=5_000),
         )  # fmt: skip
         self.models, self.value, self.replay = eqx.filter_jit(self._make)(key)

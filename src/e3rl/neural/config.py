@@ -131,6 +131,8 @@ class NeuralE3Config:
     dqn_target_period: int = 1_000
     dqn_ending_share: float = 0.0
     """Chance that a row of a DQN batch is one on which an episode terminated; 0 draws uniformly."""
+    dqn_clipped: bool = False
+    """Bootstrap a DQN by the lesser of its online and target network's values of the action chosen."""
     dqn_heads: bool = True
     evaluation_episodes: int = 100
     """Greedy episodes at the end."""
@@ -210,7 +212,9 @@ class NeuralE3Config:
             self.huber,
             self._exploit_decay(),
         )
-        return DqnSettings(updates, self.dqn_batch, self.dqn_discount, self.dqn_ending_share, q)
+        return DqnSettings(
+            updates, self.dqn_batch, self.dqn_discount, self.dqn_ending_share, self.dqn_clipped, q
+        )
 
     def _exploit_decay(self) -> int:
         return self.exploit_updates if self.exploit_decay else 0
@@ -285,7 +289,7 @@ CONFIGS: dict[str, NeuralE3Config] = {
         recent_share=0.5, ending_share=0.25, planner="graph", frontier="root", distance="squared",
         reward_scale=0.0, nodes=2_000, exploit="dqn", exploit_updates=750_000, value_heads=False, dqn_heads=False,
         snapshots=750, huber=20.0, dqn_batch=64, dqn_learning_rate=3e-4, dqn_discount=0.99,
-        dqn_target_period=5_000, dqn_ending_share=0.02, round_updates=25_000,
+        dqn_target_period=5_000, dqn_clipped=True, exploit_decay=True, round_updates=25_000,
     ),
     "paper-maze": NeuralE3Config(
         explore_ratio=0, explore_episodes=50, episodes_per_epoch=10, family="conv", clock=False, ensemble_size=4,
@@ -302,10 +306,10 @@ CONFIGS: dict[str, NeuralE3Config] = {
 """Named settings: e3rl's own, its variant for horizons of 50 and more (larger batches, since new facts are rarer in the
 buffer, and a weaker prior per bit), and the paper's, which never change after publication.
 
-The paper's control table leaves open how the DQN's loss weighs large errors, how often it sees endings, and how its
-best weights are told from others once training goes on. Here errors are squared, one row in fifty is an ending, and the
-models judge the weights after every thousand updates, which costs no episode; `exploit_rounds` adds the paper's own
-rounds."""
+The paper's control table leaves open how the DQN's loss weighs large errors, what it bootstraps by, and how its best
+weights are told from others once training goes on. Here errors are squared, targets clipped, the learning rate falls,
+and the models judge the weights after every thousand updates, which costs no episode; `exploit_rounds` adds the paper's
+own rounds."""
 
 
 def named(name: str) -> NeuralE3Config:
