@@ -49,11 +49,11 @@ class DQNConfig(BaselineConfig):
     """Steps of each environment between two rounds of updates."""
     updates: int = 8
     """Gradient steps per round."""
-    hidden: int = 128
+    hidden: int = 256
     """Width of the two hidden layers ("Hidden Layer Size" in the DQN tables of C.1, C.2, C.3)."""
     maps: int = 8
     """Feature maps of the one convolution that images pass first (C.2: "Feature Maps", "Convolutional Layers")."""
-    learning_rate: float = 2e-3
+    learning_rate: float = 1e-3
     """Adam's step ("Learning Rate" in the tables)."""
     anneal: bool = True
     """Let the learning rate fall to 0, in a straight line over the training."""
