@@ -159,7 +159,9 @@ def graph_search(problem: Problem) -> dict:
     found = search(members, problem.start, settings)
     more: dict[str, Any] = also(times, all="all_actions", list="members_in_a_list")
     if others:
-        more["same_plan"] = others["eager"]()[0] == found.actions[: int(found.length)].tolist()
+        actions, value = others["eager"]()
+        more["same_plan"] = actions == found.actions[: int(found.length)].tolist()
+        more["plans_worth"] = [float(found.value), value]  # rounding may choose between near equals
     entries = problem.start.shape[0]
     products = entries * width + problem.actions * width * (width + entries + 2)
     flops = 2 * CONFIG["members"] * settings.expansions * products

@@ -39,6 +39,8 @@ def test_settings_reach_the_kernels():
     assert config.dqn(5).q.target_period == 9
     shares = dataclasses.replace(config, ending_share=0.2, dqn_ending_share=0.1)
     assert (shares.fit(6).ending_share, shares.dqn(5).ending_share) == (0.2, 0.1)
+    clipped = dataclasses.replace(config, dqn_clipped=True)
+    assert (clipped.dqn(5).clipped, config.dqn(5).clipped) == (True, False)
     assert config.explore_value().q.target_rate == config.exploit_value(5).q.target_rate == 0.3
     assert config.mcts(3, 4, leaf="rollout").leaf == "rollout"
     assert config.mcts(3, 4).leaf == config.leaf

@@ -307,9 +307,9 @@ CONFIGS: dict[str, NeuralE3Config] = {
 buffer, and a weaker prior per bit), and the paper's, which never change after publication.
 
 The paper's control table leaves open how the DQN's loss weighs large errors, what it bootstraps by, and how its best
-weights are told from others once training goes on. Here errors are squared, targets clipped, the learning rate falls,
-and the models judge the weights after every thousand updates, which costs no episode; `exploit_rounds` adds the paper's
-own rounds."""
+weights are told from others once training goes on. Here errors are squared, targets clipped, and the models judge the
+weights after every thousand updates, which costs no episode; `exploit_rounds` adds the paper's own rounds. The learning
+rate starts at the table's and falls."""
 
 
 def named(name: str) -> NeuralE3Config:

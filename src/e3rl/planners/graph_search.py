@@ -39,7 +39,7 @@ class GraphSettings(NamedTuple):
     """Stop after the expansion in which a node's utility per step exceeds this, as the released code does; 0: off."""
     top_share: float
     """Exploring, return a random one of the best nodes, this share of all, as the released code does with 0.01;
-    0: the best. A plan that ends where it began, as at a wall, would otherwise be followed for ever."""
+    0: the best. A plan that ends where it began, as at a wall, would otherwise be found again and again."""
     frontier: Frontier = "nearest"
     """From where a node's priority is measured: the nearest node, as in the algorithm's text, or the root, as in the
     released code for control, which drives the search outwards."""

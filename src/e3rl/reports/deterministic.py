@@ -32,9 +32,8 @@ def table(folder: Path) -> str:
         "exploring (last epoch)"
     ]
     for about in found(folder):
-        epochs = _explored(table_path(folder, about["experiment"]), about["config"]["episodes_per_epoch"])
-        planned = epochs[:, 1:] if epochs.shape[1] > 1 else epochs
-        exploring = f"{np.mean(planned):.1f} ({np.mean(epochs[:, -1]):.1f})"
+        size = about["config"]["episodes_per_epoch"]
+        epochs = _explored(table_path(folder, about["experiment"]), size)
         for budget in sorted({verdict["budget"] for verdict in about["exploit"]}):
             own = [verdict for verdict in about["exploit"] if verdict["budget"] == budget]
             means = [verdict["return_mean"] for verdict in own]
@@ -42,6 +41,9 @@ def table(folder: Path) -> str:
             reached = f"{min(v['reached'] for v in own):.0%} to {max(v['reached'] for v in own):.0%}"
             optima = [v["optimal_return_mean"] for v in own if "optimal_return_mean" in v]
             optimum = f"{np.median(optima):.2f}" if optima else ""
+            so_far = epochs[:, : budget // size]
+            planned = so_far[:, 1:] if so_far.shape[1] > 1 else so_far
+            exploring = f"{np.mean(planned):.1f} ({np.mean(so_far[:, -1]):.1f})"
             lines.append(
                 f"{about['experiment']:<20} {budget:>8}  {len(own):>5}  {spread:<31} {reached:>12}  {optimum:>7}  "
                 f"{exploring}"
