@@ -24,7 +24,7 @@ TASKS = {
 
 CONFIGS: dict[tuple[str, str], BaselineConfig] = {
     ("dqn", "CartPole-v1"): DQNConfig(total_steps=100_000),
-    ("dqn", "Acrobot-v1"): DQNConfig(total_steps=100_000, input_gain=16.0),
+    ("dqn", "Acrobot-v1"): DQNConfig(total_steps=100_000),
     ("dqn", "lock-h5"): DQNConfig(total_steps=50_000, learning_starts=200),
     ("ppo", "CartPole-v1"): PPOConfig(total_steps=200_000),
     ("ppo", "CartPole-v1-sb3-defaults"): PPOConfig(

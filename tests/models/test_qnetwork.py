@@ -158,13 +158,6 @@ def test_without_a_horizon_time_does_not_matter():
         np.testing.assert_allclose(row, w.head[0] @ x + w.head_bias[0], atol=1e-5)
 
 
-def test_gain_spreads_vectors_about_their_middle():
-    plain, spread = (QNetwork((3,), 4, None, 8, gain=gain, key=jax.random.key(0)) for gain in (1.0, 3.0))
-    obs, now = jnp.array([0.5, 0.6, 0.45]), jnp.array(0)
-    np.testing.assert_allclose(spread(obs, now), plain(0.5 + 3.0 * (obs - 0.5), now), rtol=1e-5)
-    assert not np.allclose(spread(obs, now), plain(obs, now))
-
-
 def test_optimism_is_what_actions_are_worth_at_first():
     plain, hopeful = (QNetwork((3,), 4, None, 8, optimism=o, key=jax.random.key(0)) for o in (0.0, 5.0))
     obs, start = jnp.array([0.1, 0.9, 0.4]), jnp.array(0)

@@ -49,14 +49,11 @@ class DQNConfig(BaselineConfig):
     """Steps of each environment between two rounds of updates."""
     updates: int = 8
     """Gradient steps per round."""
-    hidden: int = 256
+    hidden: int = 128
     """Width of the two hidden layers ("Hidden Layer Size" in the DQN tables of C.1, C.2, C.3)."""
     maps: int = 8
     """Feature maps of the one convolution that images pass first (C.2: "Feature Maps", "Convolutional Layers")."""
-    input_gain: float = 1.0
-    """Observations that are vectors are spread by so much. Where bounds are wide, as those of Acrobot's speeds, what is
-    scaled by them to [0, 1] uses a small part of it; entries without bounds, as CartPole's speeds, need no gain."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     """Adam's step ("Learning Rate" in the tables)."""
     anneal: bool = True
     """Let the learning rate fall to 0, in a straight line over the training."""
@@ -95,7 +92,7 @@ class DQNConfig(BaselineConfig):
                 "total_steps", "evaluation_episodes", "copies", "steps", "updates", "hidden", "maps", "batch",
                 "capacity", "learning_starts", "target_period",
             ),
-            above_zero=("learning_rate", "gradient_clip", "huber", "exploration_fraction", "input_gain"),
+            above_zero=("learning_rate", "gradient_clip", "huber", "exploration_fraction"),
             at_most_one=("discount", "exploration_fraction", "final_epsilon", "alpha", "beta", "target_rate"),
         )  # fmt: skip
         if self.capacity < max(self.learning_starts, self.copies * self.steps):
@@ -108,7 +105,7 @@ class DQNConfig(BaselineConfig):
         return DoubleDQN(
             self.steps, self.copies, self.updates, self.hidden, self.maps, self.batch, self.capacity,
             self.learning_starts, self.discount, self.alpha, self.beta, self.final_epsilon,
-            self.exploration_fraction, self.optimism, self.input_gain, self.total_steps,
+            self.exploration_fraction, self.optimism, self.total_steps,
             QSettings(
                 self.learning_rate, self.gradient_clip, self.target_rate, self.target_period, self.huber,
                 decay=updates if self.anneal else 0, left=0.0,

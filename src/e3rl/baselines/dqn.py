@@ -39,21 +39,11 @@ class DoubleDQN(AbstractBaseline):
     final_epsilon: float = eqx.field(static=True)
     exploration_fraction: float = eqx.field(static=True)
     optimism: float = eqx.field(static=True)
-    input_gain: float = eqx.field(static=True)
     total_steps: int = eqx.field(static=True)
     settings: QSettings = eqx.field(static=True)
 
     def init(self, key: Key, shape: tuple[int, ...], actions: int) -> DQNState:
-        network = QNetwork(
-            shape,
-            actions,
-            None,
-            self.hidden,
-            maps=self.maps,
-            optimism=self.optimism,
-            gain=self.input_gain,
-            key=key,
-        )
+        network = QNetwork(shape, actions, None, self.hidden, maps=self.maps, optimism=self.optimism, key=key)
         replay = PrioritisedReplay.empty(self.capacity, shape)
         return DQNState(make_q_state(network, self.settings), jnp.array(0, jnp.int32), replay)
 

@@ -18,7 +18,7 @@ class QNetwork(eqx.Module):
     Without a `horizon` the values are the same at every time step. With one, values at step H, past the end, are zero,
     and with `heads` the last layer has its own weights for every time step, so that learning about one step does not
     disturb the values of the others; otherwise the time step is an input only. Before any training every action is
-    worth about `optimism`. Vectors, whose entries arrive in [0, 1], are spread over `gain`.
+    worth about `optimism`.
     """
 
     kernel: Float[Array, "3 3 channels maps"] | None
@@ -30,7 +30,6 @@ class QNetwork(eqx.Module):
     head: Float[Array, "heads A width"]
     head_bias: Float[Array, "heads A"]
     stride: int = eqx.field(static=True)
-    gain: float = eqx.field(static=True)
 
     def __init__(
         self,
@@ -41,14 +40,13 @@ class QNetwork(eqx.Module):
         heads: bool = False,
         maps: int = 8,
         optimism: float = 0.0,
-        gain: float = 1.0,
         *,
         key: Key,
     ):
         k_observe, k_clock, k_hidden, k_head = jax.random.split(key, 4)
         count = horizon if heads and horizon is not None else 1
         features = math.prod(shape)
-        self.kernel, self.stride, self.gain = None, 1, gain
+        self.kernel, self.stride = None, 1
         if len(shape) == 3:
             height, breadth, channels = shape
             self.stride = 1 + max(height, breadth) // 32
@@ -84,7 +82,7 @@ class QNetwork(eqx.Module):
     def _features(self, obs: Shaped[Array, "*obs"]) -> Float[Array, "..."]:
         centred = obs.astype(jnp.float32) - 0.5
         if self.kernel is None:
-            return self.gain * centred
+            return centred
         x = jax.lax.conv_general_dilated(
             centred[None],
             self.kernel,
