@@ -243,3 +243,18 @@ def test_settings_given_as_text():
 def test_settings_that_make_no_sense(name, changes, message):
     with pytest.raises(UserError, match=message):
         configured(DQN_CONFIGS, name, changes)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_the_greedy_policy_has_the_mean_of_the_last_weights(share):
+    config = dataclasses.replace(PROBE, total_steps=400, average_share=share)
+    algorithm = config.baseline()
+    program = CompiledProgram(algorithm, [Chain()], [0], False)
+    carry, seen = program.begin(), []
+    for _ in range(100):  # rounds of 4 steps
+        carry, _, _ = program.advance(carry, 1)
+        seen.append(np.asarray(carry.state.q.online.hidden))
+    last = seen[-30:] if share else seen[-1:]
+    policy = jax.vmap(algorithm.policy)(carry.state)
+    np.testing.assert_allclose(policy.q.online.hidden, np.mean(last, axis=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(carry.state.q.online.hidden, seen[-1])  # training goes on with its own

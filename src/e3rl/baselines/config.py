@@ -80,6 +80,8 @@ class DQNConfig(BaselineConfig):
     optimism: float = 0.0
     """What every action is worth before any training. With as much as there is to win, acting greedily explores: what
     was tried in vain loses its promise."""
+    average_share: float = 0.2
+    """The greedy policy has the mean of the weights over the last part of training, this share; 0: the last weights."""
     alpha: float = 0.6
     """Exponent of the priorities; 0 draws uniformly ("Prioritized Replay" in the tables: true)."""
     beta: float = 0.4
@@ -93,7 +95,9 @@ class DQNConfig(BaselineConfig):
                 "capacity", "learning_starts", "target_period",
             ),
             above_zero=("learning_rate", "gradient_clip", "huber", "exploration_fraction"),
-            at_most_one=("discount", "exploration_fraction", "final_epsilon", "alpha", "beta", "target_rate"),
+            at_most_one=(
+                "discount", "exploration_fraction", "final_epsilon", "alpha", "beta", "target_rate", "average_share",
+            ),
         )  # fmt: skip
         if self.capacity < max(self.learning_starts, self.copies * self.steps):
             raise UserError(
@@ -105,7 +109,7 @@ class DQNConfig(BaselineConfig):
         return DoubleDQN(
             self.steps, self.copies, self.updates, self.hidden, self.maps, self.batch, self.capacity,
             self.learning_starts, self.discount, self.alpha, self.beta, self.final_epsilon,
-            self.exploration_fraction, self.optimism, self.total_steps,
+            self.exploration_fraction, self.optimism, self.average_share, self.total_steps,
             QSettings(
                 self.learning_rate, self.gradient_clip, self.target_rate, self.target_period, self.huber,
                 decay=updates if self.anneal else 0, left=0.0,
@@ -119,6 +123,7 @@ def _paper(**table: Any) -> DQNConfig:
     unsaid: dict[str, Any] = {
         "copies": 1, "steps": 1, "updates": 1, "batch": 32, "capacity": 50_000, "learning_starts": 1_000,
         "target_period": 500, "exploration_fraction": 0.1, "final_epsilon": 0.02, "anneal": False, "huber": 1.0,
+        "average_share": 0.0,
     }  # fmt: skip
     return DQNConfig(**{**unsaid, **table})
 

@@ -17,6 +17,8 @@ from e3rl.types import Action, Key
 
 class DQNState(NamedTuple):
     q: QState
+    averaged: QNetwork
+    """The online network's weights in the mean over the last part of training; its own until then."""
     env_steps: Int[Array, ""]
     replay: PrioritisedReplay | None
     """None in a policy that is only to act."""
@@ -39,13 +41,14 @@ class DoubleDQN(AbstractBaseline):
     final_epsilon: float = eqx.field(static=True)
     exploration_fraction: float = eqx.field(static=True)
     optimism: float = eqx.field(static=True)
+    average_share: float = eqx.field(static=True)
     total_steps: int = eqx.field(static=True)
     settings: QSettings = eqx.field(static=True)
 
     def init(self, key: Key, shape: tuple[int, ...], actions: int) -> DQNState:
         network = QNetwork(shape, actions, None, self.hidden, maps=self.maps, optimism=self.optimism, key=key)
         replay = PrioritisedReplay.empty(self.capacity, shape)
-        return DQNState(make_q_state(network, self.settings), jnp.array(0, jnp.int32), replay)
+        return DQNState(make_q_state(network, self.settings), network, jnp.array(0, jnp.int32), replay)
 
     def epsilon(self, env_steps: Int[Array, ""]) -> Float[Array, ""]:
         """From 1 to its final value in a straight line over the first part of training."""
@@ -68,7 +71,14 @@ class DoubleDQN(AbstractBaseline):
         return jnp.argmax(state.q.online(obs, time)).astype(jnp.int32)
 
     def policy(self, state: DQNState) -> DQNState:
-        return state._replace(replay=None)
+        """Greedy by the averaged weights: the last ones alone swing from update to update."""
+        return state._replace(q=state.q._replace(online=state.averaged), replay=None)
+
+    def _average(self, state: DQNState, online: QNetwork, env_steps: Int[Array, ""]) -> QNetwork:
+        """The mean over the rounds so far of the last part of training."""
+        before = env_steps - round((1.0 - self.average_share) * self.total_steps)
+        rounds = jnp.maximum(before // (self.steps * self.copies), 1).astype(jnp.float32)
+        return jax.tree.map(lambda old, new: old + (new - old) / rounds, state.averaged, online)
 
     def learn(self, state: DQNState, key: Key, rollout: Rollout) -> tuple[DQNState, Metrics]:
         """Remember the steps, then `updates` gradient steps once there is enough to learn from. An episode that was cut
@@ -98,7 +108,7 @@ class DoubleDQN(AbstractBaseline):
         q = jax.tree.map(lambda new, old: jnp.where(ready, new, old), q, state.q)
         loss, value = jax.tree.map(jnp.mean, seen)
         metrics = {"loss": loss, "value": value, "epsilon": self.epsilon(env_steps)}
-        return DQNState(q, env_steps, replay), metrics
+        return DQNState(q, self._average(state, q.online, env_steps), env_steps, replay), metrics
 
     def _transitions(self, rollout: Rollout) -> Transitions:
         """One row a step. The network is stationary: a clock, where there is one, is part of the observation."""
