@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from e3rl.baselines.compiled import CompiledProgram
+from e3rl.baselines.loop_jax import CompiledProgram
 from e3rl.baselines.ppo_config import PPO_CONFIGS
 from e3rl.envs.adapter import make
 

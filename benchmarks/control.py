@@ -19,11 +19,11 @@ from timing import seconds, sgemm_rate
 
 from e3rl.envs.base import rollout, uniform_policy
 from e3rl.envs.mountain_car import MountainCar
-from e3rl.exploit.dqn import DqnSettings, double_q_targets, fit_dqn
+from e3rl.values.double_dqn import DqnSettings, double_q_targets, fit_dqn
 from e3rl.models.ensemble import Ensemble, make_ensemble
 from e3rl.models.fit import FitSettings, ModelSet, make_model_set, unrolled_loss, update_model_set
 from e3rl.models.mlp import SLOPE, MlpDynamics
-from e3rl.models.qnetwork import QNetwork, QSettings, QState, make_q_state
+from e3rl.values.network import QNetwork, QSettings, QState, make_q_state
 from e3rl.planners.graph_search import GraphSettings, Plan, plan
 from e3rl.replay import Replay
 

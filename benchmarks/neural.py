@@ -20,11 +20,11 @@ from timing import seconds, sgemm_rate
 
 from e3rl.envs.base import rollout, uniform_policy
 from e3rl.envs.lock import CombinationLock
-from e3rl.exploit.dqn import fit_dqn
+from e3rl.values.double_dqn import fit_dqn
 from e3rl.models.bernoulli import BernoulliDynamics
 from e3rl.models.ensemble import Ensemble, make_ensemble
 from e3rl.models.fit import ModelSet, make_model_set, update_model_set
-from e3rl.models.qnetwork import QNetwork, QState, make_q_state
+from e3rl.values.network import QNetwork, QState, make_q_state
 from e3rl.neural.config import CONFIGS, NeuralE3Config
 from e3rl.planners import mcts
 from e3rl.planners.value import fit_value, greedy

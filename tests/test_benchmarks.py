@@ -11,11 +11,11 @@ import numpy as np
 import optax
 import pytest
 
-from e3rl.exploit.dqn import double_q_targets
+from e3rl.values.double_dqn import double_q_targets
 from e3rl.models.base import Prediction
 from e3rl.models.bernoulli import BernoulliDynamics
 from e3rl.models.ensemble import make_ensemble
-from e3rl.models.qnetwork import QNetwork, QSettings, make_q_state
+from e3rl.values.network import QNetwork, QSettings, make_q_state
 from e3rl.planners import mcts
 from e3rl.planners.utility import max_disagreement
 from e3rl.replay import Transitions

@@ -22,8 +22,8 @@ from e3rl.envs.registration import ENVIRONMENTS
 from e3rl.experiments import runner
 from e3rl.neural.config import named
 from e3rl.neural.lanes import lanes_for
-from e3rl.neural.run_folder import RunFolder, read_metrics
-from e3rl.neural.settings import changed
+from e3rl.runs.folder import RunFolder, read_metrics
+from e3rl.runs.settings import changed
 from e3rl.reports import learning
 from e3rl.types import UserError
 

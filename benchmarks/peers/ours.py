@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from settings import EVALUATION_EPISODES, TASKS, config_of
 
-from e3rl.baselines.compiled import CompiledProgram
+from e3rl.baselines.loop_jax import CompiledProgram
 from e3rl.envs.adapter import make
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from scipy import stats
 from settings import CONFIGS, TASKS
 
-from e3rl.neural.run_folder import git_commit
+from e3rl.runs.folder import git_commit
 
 LIBRARIES = {"e3rl": "ours", "sb3": "theirs"}
 PACKAGES = {"e3rl": ("jax", "numpy"), "sb3": ("stable-baselines3", "torch", "gymnasium", "numpy")}

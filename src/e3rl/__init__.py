@@ -1,28 +1,49 @@
 """e3rl: reinforcement learning agents that explore on purpose, then exploit."""
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from e3rl._version import __version__
 from e3rl.envs.adapter import make
 from e3rl.envs.registration import register
 
-__all__ = ["Dreem", "NeuralE3", "NeuralE3Config", "__version__", "make"]
+if TYPE_CHECKING:
+    from e3rl.baselines import DQN, PPO, PPORND, DQNConfig, PPOConfig
+    from e3rl.dreem import Dreem
+    from e3rl.neural.agent import UE2, NeuralE3
+    from e3rl.neural.config import NeuralE3Config
+
+_LATER = {
+    "DQN": "e3rl.baselines",
+    "DQNConfig": "e3rl.baselines",
+    "Dreem": "e3rl.dreem",
+    "NeuralE3": "e3rl.neural.agent",
+    "NeuralE3Config": "e3rl.neural.config",
+    "PPO": "e3rl.baselines",
+    "PPOConfig": "e3rl.baselines",
+    "PPORND": "e3rl.baselines",
+    "UE2": "e3rl.neural.agent",
+}
+"""The agents are imported on first use, so that environments alone stay quick to import."""
+
+__all__ = [
+    "DQN",
+    "PPO",
+    "PPORND",
+    "UE2",
+    "DQNConfig",
+    "Dreem",
+    "NeuralE3",
+    "NeuralE3Config",
+    "PPOConfig",
+    "__version__",
+    "make",
+]
 
 register()
 
 
 def __getattr__(name: str) -> Any:
-    """The agents are imported on first use, so that environments alone stay quick to import."""
-    if name == "NeuralE3":
-        from e3rl.neural.agent import NeuralE3
-
-        return NeuralE3
-    if name == "Dreem":
-        from e3rl.dreem import Dreem
-
-        return Dreem
-    if name == "NeuralE3Config":
-        from e3rl.neural.config import NeuralE3Config
-
-        return NeuralE3Config
-    raise AttributeError(f"module 'e3rl' has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module 'e3rl' has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

@@ -4,8 +4,10 @@ E ensemble members, K particles per member, H time steps of an episode, A action
 N nodes or transitions held, B a batch of independent items.
 """
 
+import zlib
 from typing import NamedTuple, TypeAlias
 
+import jax
 import jaxtyping
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
@@ -15,6 +17,11 @@ Keys: TypeAlias = jaxtyping.Key[Array, " _"]
 Action: TypeAlias = Int[Array, ""]
 Reward: TypeAlias = Float[Array, ""]
 Flag: TypeAlias = Bool[Array, ""]
+
+
+def key_for(key: Key, name: str, index: int | Int[Array, ""] = 0) -> Key:
+    """The seed's key for one named use at one epoch; resuming needs no other state."""
+    return jax.random.fold_in(jax.random.fold_in(key, zlib.crc32(name.encode()) & 0x7FFFFFFF), index)
 
 
 class Trajectory(NamedTuple):

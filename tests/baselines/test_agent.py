@@ -11,7 +11,7 @@ import pytest
 import e3rl
 from e3rl.baselines import DQN, PPO, PPORND, DQNConfig, PPOConfig
 from e3rl.envs.lock import CombinationLock
-from e3rl.neural.run_folder import RunFolder, read_metrics
+from e3rl.runs.folder import RunFolder, read_metrics
 from e3rl.types import UserError
 
 LOCK = "e3rl/CombinationLock-v0"

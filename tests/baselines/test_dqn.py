@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from e3rl.baselines.base import Rollout
-from e3rl.baselines.compiled import CompiledProgram
+from e3rl.baselines.loop_jax import CompiledProgram
 from e3rl.baselines.config import DQN_CONFIGS, DQNConfig, configured
 from e3rl.baselines.training import Training
 from e3rl.envs.base import AbstractEnvironment
-from e3rl.models.qnetwork import QNetwork, QSettings, make_q_state, update_q, update_q_rows
+from e3rl.values.network import QNetwork, QSettings, make_q_state, update_q, update_q_rows
 from e3rl.types import UserError
 
 SETTINGS = QSettings(1e-2, 10.0, target_rate=0.0, target_period=20)

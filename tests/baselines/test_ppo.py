@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from e3rl.baselines.actor_critic import ActorCritic
+from e3rl.baselines.networks import ActorCritic
 from e3rl.baselines.base import Rollout
-from e3rl.baselines.compiled import CompiledProgram
+from e3rl.baselines.loop_jax import CompiledProgram
 from e3rl.baselines.ppo import PPO, Choice, Samples, entropy, log_probability, surrogate, value_error
 from e3rl.baselines.ppo_config import PPO_CONFIGS, PPOConfig
 from e3rl.envs.base import AbstractEnvironment

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from e3rl.baselines.agent import describe
-from e3rl.baselines.compiled import CompiledProgram
+from e3rl.baselines.loop_jax import CompiledProgram
 from e3rl.baselines.config import DQNConfig
-from e3rl.baselines.host import HostProgram
+from e3rl.baselines.loop_python import HostProgram
 from e3rl.baselines.running import configured, load, train
 from e3rl.baselines.training import Training
 from e3rl.envs.adapter import make
 from e3rl.envs.lock import CombinationLock
-from e3rl.neural.run_folder import RunFolder, read_metrics
+from e3rl.runs.folder import RunFolder, read_metrics
 from e3rl.types import UserError
 
 LOCK = "e3rl/CombinationLock-v0"

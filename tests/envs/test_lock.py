@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from e3rl.envs.base import episode_return, rollout
 from e3rl.envs.lock import DEAD, GOOD_1, GOOD_2, NUM_ACTIONS, CombinationLock, LockState
+from e3rl.envs.playing import episode_return, rollout
 from e3rl.types import UserError
 
 

@@ -12,7 +12,7 @@ from e3rl.experiments.runner import environment, settings, train
 from e3rl.neural.agent import describe
 from e3rl.neural.config import CONFIGS, NeuralE3Config
 from e3rl.neural.lanes import lanes_for
-from e3rl.neural.run_folder import RunFolder, read_json, read_metrics, write_json
+from e3rl.runs.folder import RunFolder, read_json, read_metrics, write_json
 from e3rl.types import UserError
 
 LOCK = "e3rl/CombinationLock-v0"

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from e3rl.baselines.compiled import CompiledProgram
+from e3rl.baselines.loop_jax import CompiledProgram
 from e3rl.baselines.ppo_config import PPO_CONFIGS, PPOConfig
 from e3rl.baselines.training import Training
 from e3rl.envs.cart_pole import CartPole

@@ -15,7 +15,7 @@ from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.lock import CombinationLock
 from e3rl.neural.agent import NeuralE3
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.run_folder import RunFolder, read_metrics
+from e3rl.runs.folder import RunFolder, read_metrics
 from e3rl.types import UserError
 
 LOCK = "e3rl/CombinationLock-v0"

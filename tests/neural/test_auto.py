@@ -9,7 +9,7 @@ from e3rl.envs.adapter import GymnasiumEnvironment, make
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.vector import HostEnvironments
 from e3rl.neural.agent import NeuralE3
-from e3rl.neural.choosing import prepare, suited_config
+from e3rl.neural.auto import prepare, suited_config
 from e3rl.neural.config import CONFIGS, NeuralE3Config
 from e3rl.neural.lanes import LARGEST_BUFFER, Lanes
 from e3rl.types import UserError

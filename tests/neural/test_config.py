@@ -6,7 +6,7 @@ import jaxtyping
 import pytest
 
 from e3rl.neural.config import CONFIGS, NeuralE3Config, named
-from e3rl.neural.settings import changed
+from e3rl.runs.settings import changed
 from e3rl.types import UserError
 
 

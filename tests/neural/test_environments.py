@@ -9,9 +9,9 @@ from gymnasium import spaces
 from e3rl.envs.adapter import make
 from e3rl.envs.vector import HostEnvironments
 from e3rl.neural.agent import NeuralE3
-from e3rl.neural.choosing import suited_config
+from e3rl.neural.auto import suited_config
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.run_folder import read_metrics
+from e3rl.runs.folder import read_metrics
 
 LIMIT = 6
 SMALL = {

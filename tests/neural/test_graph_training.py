@@ -10,7 +10,7 @@ from e3rl.envs.mountain_car import MountainCar
 from e3rl.neural.agent import describe
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.lanes import lanes_for
-from e3rl.neural.run_folder import RunFolder, read_metrics
+from e3rl.runs.folder import RunFolder, read_metrics
 from e3rl.neural.training import Training
 
 LIMIT = 8

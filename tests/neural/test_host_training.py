@@ -9,9 +9,9 @@ from gymnasium import spaces
 
 from e3rl.neural import agent as agent_module
 from e3rl.neural.agent import NeuralE3
-from e3rl.neural.checkpoint import load_arrays
+from e3rl.runs.checkpoint import load_arrays
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.run_folder import RunFolder, read_metrics
+from e3rl.runs.folder import RunFolder, read_metrics
 from e3rl.types import UserError
 
 LIMIT = 5

@@ -11,7 +11,7 @@ import pytest
 
 from e3rl.envs.lock import CombinationLock
 from e3rl.models.fit import ModelSet
-from e3rl.models.qnetwork import QState
+from e3rl.values.network import QState
 from e3rl.neural.acting import Policy
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.lanes import Lanes, key_for, over_lanes

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from e3rl.envs.adapter import make
 from e3rl.envs.encoding import Encoding
 from e3rl.models.ensemble import make_ensemble, predict
-from e3rl.neural.choosing import GLANCE, suited_config
+from e3rl.neural.auto import GLANCE, suited_config
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.families import dynamics
 from e3rl.planners import graph_search

@@ -18,7 +18,7 @@ from e3rl.neural.acting import Policy
 from e3rl.neural.agent import describe
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.lanes import Episodes, lanes_for
-from e3rl.neural.run_folder import RunFolder, read_json, read_metrics
+from e3rl.runs.folder import RunFolder, read_json, read_metrics
 from e3rl.neural.training import Training
 from e3rl.replay import Replay
 from e3rl.types import UserError

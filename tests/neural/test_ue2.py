@@ -12,7 +12,7 @@ from e3rl import cli
 from e3rl.envs.lock import CombinationLock
 from e3rl.neural.config import CONFIGS
 from e3rl.neural.lanes import Lanes, lanes_for
-from e3rl.neural.run_folder import read_json, read_metrics
+from e3rl.runs.folder import read_json, read_metrics
 
 HORIZON, EPISODES, ACTIONS = 3, 400, 4
 ENV = CombinationLock(HORIZON, noise_bits=1, seed=5)

@@ -13,7 +13,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from e3rl.models.base import AbstractDynamics, Prediction
-from e3rl.models.qnetwork import QNetwork
+from e3rl.values.network import QNetwork
 from e3rl.planners import mcts
 from e3rl.planners.mcts import MctsSettings
 

@@ -10,7 +10,7 @@ import pytest
 from jaxtyping import Array, Float
 
 from e3rl.models.base import AbstractDynamics, Prediction
-from e3rl.models.qnetwork import QNetwork, QSettings, make_q_state
+from e3rl.values.network import QNetwork, QSettings, make_q_state
 from e3rl.planners.value import ValueSettings, fit_value, greedy, imagine, imagined_return, start_value
 from e3rl.replay import Replay, Transitions
 

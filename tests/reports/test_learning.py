@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from e3rl.neural.run_folder import COLUMNS, RunFolder, checkpoint_together
-from e3rl.neural.statistics import mean_interval
+from e3rl.runs.folder import COLUMNS, RunFolder, checkpoint_together
+from e3rl.runs.statistics import mean_interval
 from e3rl.replay import Replay
 from e3rl.reports.learning import _running_mean, draw_runs, lock_visits
 from e3rl.types import Trajectory, UserError

@@ -16,10 +16,10 @@ from e3rl.envs.acrobot import Acrobot
 from e3rl.envs.vector import HostEnvironments
 from e3rl.models.ensemble import predict
 from e3rl.neural.agent import NeuralE3, describe
-from e3rl.neural.choosing import prepare
+from e3rl.neural.auto import prepare
 from e3rl.neural.config import CONFIGS
 from e3rl.neural.lanes import lanes_for
-from e3rl.neural.run_folder import RunFolder, checkpoint_together
+from e3rl.runs.folder import RunFolder, checkpoint_together
 from e3rl.planners import graph_search
 from e3rl.planners.utility import max_disagreement, max_squared_distance
 from e3rl.replay import Replay

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from e3rl.neural import checkpoint
-from e3rl.neural.checkpoint import load_arrays, load_tree, save_tree, write_file
+from e3rl.runs.checkpoint import load_arrays, load_tree, save_tree, write_file
 from e3rl.types import UserError
 
 

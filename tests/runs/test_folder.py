@@ -12,8 +12,8 @@ import pytest
 
 import e3rl
 from e3rl.neural import run_folder
-from e3rl.neural.checkpoint import load_arrays, save_tree
-from e3rl.neural.run_folder import (
+from e3rl.runs.checkpoint import load_arrays, save_tree
+from e3rl.runs.folder import (
     COLUMNS,
     RunFolder,
     checkpoint_together,

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from e3rl.exploit.dqn import DqnSettings, double_q_targets, fit_dqn
-from e3rl.models.qnetwork import QNetwork, QSettings, make_q_state
+from e3rl.values.double_dqn import DqnSettings, double_q_targets, fit_dqn
+from e3rl.values.network import QNetwork, QSettings, make_q_state
 from e3rl.replay import Replay, Transitions
 
 ACTIONS, HORIZON = 2, 3

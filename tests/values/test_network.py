@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from e3rl.models.qnetwork import QNetwork, QSettings, make_q_state, update_q
+from e3rl.values.network import QNetwork, QSettings, make_q_state, update_q
 
 INPUTS, ACTIONS, HORIZON, WIDTH = 3, 2, 4, 6
 HARD = QSettings(0.1, 10.0, 0.0, 3)

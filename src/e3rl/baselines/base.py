@@ -1,11 +1,13 @@
 """What every baseline is: pure functions over a state, so that whole training loops are one program."""
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from e3rl.runs.settings import Settings, setting
 from e3rl.types import Action, Key
 
 State: TypeAlias = Any
@@ -58,3 +60,21 @@ class AbstractBaseline(eqx.Module):
     def policy(self, state: State) -> State:
         """What `greedy` needs of the state: the part of a finished run that is kept. All of it unless overridden."""
         return state
+
+
+@dataclass(frozen=True)
+class BaselineConfig(Settings):
+    """What the frame needs to know about any baseline. Each algorithm's own settings extend it."""
+
+    total_steps: int = setting(
+        100_000, "Environment steps of training, those of all parallel environments together", at_least=1
+    )
+    clock: bool = setting(
+        False,
+        "Observations come with a one-hot of the time step, as the lock's need that do not show the level",
+    )
+    evaluation_episodes: int = setting(100, "Greedy episodes at the end", at_least=1)
+
+    @abstractmethod
+    def baseline(self) -> AbstractBaseline:
+        """The algorithm with these settings."""

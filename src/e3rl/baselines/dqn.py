@@ -1,5 +1,6 @@
 """Double DQN with prioritised replay, the paper's first baseline (sections 5.1 to 5.3)."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import equinox as eqx
@@ -7,12 +8,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
-from e3rl.baselines.base import AbstractBaseline, Metrics, Rollout
+from e3rl.baselines.base import AbstractBaseline, BaselineConfig, Metrics, Rollout
 from e3rl.baselines.prioritised import PrioritisedReplay
-from e3rl.exploit.dqn import double_q_targets
-from e3rl.models.qnetwork import QNetwork, QSettings, QState, make_q_state, update_q_rows
 from e3rl.replay import Transitions
-from e3rl.types import Action, Key
+from e3rl.runs.settings import setting
+from e3rl.types import Action, Key, UserError
+from e3rl.values.double_dqn import double_q_targets
+from e3rl.values.network import QNetwork
+from e3rl.values.update import QState, QStep, make_q_state, update_q_rows
 
 
 class DQNState(NamedTuple):
@@ -24,40 +27,132 @@ class DQNState(NamedTuple):
     """None in a policy that is only to act."""
 
 
-class DoubleDQN(AbstractBaseline):
-    """ε-greedy double Q-learning; the fields are those of `DQNConfig`."""
+@dataclass(frozen=True)
+class DQNConfig(BaselineConfig):
+    """Double DQN with prioritised replay (sections 5.1 to 5.3). What a table of appendix C has, the field says."""
 
+    copies: int = setting(4, "Environments in parallel", at_least=1)
+    steps: int = setting(4, "Steps of each environment between two rounds of updates", at_least=1)
+    updates: int = setting(8, "Gradient steps per round", at_least=1)
+    hidden: int = setting(
+        128,
+        'Width of the two hidden layers ("Hidden Layer Size" in the DQN tables of C.1, C.2, C.3)',
+        at_least=1,
+    )
+    maps: int = setting(
+        8,
+        'Feature maps of the one convolution that images pass first (C.2: "Feature Maps", "Convolutional '
+        'Layers")',
+        at_least=1,
+    )
+    learning_rate: float = setting(2e-3, 'Adam\'s step ("Learning Rate" in the tables)', above=0)
+    anneal: bool = setting(True, "Let the learning rate fall to 0, in a straight line over the training")
+    gradient_clip: float = setting(10.0, "Largest global norm of a gradient", above=0)
+    huber: float = setting(
+        20.0,
+        "Errors beyond this count linearly instead of squared: small beside the values, rare ends hardly "
+        "count",
+        above=0,
+    )
+    discount: float = setting(0.99, 'γ ("Discount Factor" in the tables)', at_most=1)
+    batch: int = setting(64, "Transitions per gradient step", at_least=1)
+    capacity: int = setting(
+        100_000, "Transitions the buffer holds before the oldest are overwritten", at_least=1
+    )
+    learning_starts: int = setting(1_000, "Transitions before the first gradient step", at_least=1)
+    target_period: int = setting(
+        128,
+        "Gradient steps between copies of the online network to the target network; ignored with a "
+        "`target_rate`",
+        at_least=1,
+    )
+    target_rate: float = setting(
+        0.0,
+        "Polyak step of the target network towards the online one, after every gradient step; 0 for copies",
+        at_most=1,
+    )
+    exploration_fraction: float = setting(
+        0.1,
+        'Share of the training over which ε falls from 1 to its final value (C.1: "Exploration Fraction")',
+        above=0,
+        at_most=1,
+    )
+    final_epsilon: float = setting(0.02, "ε from then on", at_most=1)
+    optimism: float = setting(
+        0.0,
+        "What every action is worth before any training. With as much as there is to win, acting greedily"
+        " explores: what was tried in vain loses its promise.",
+    )
+    average_share: float = setting(
+        0.2,
+        "The greedy policy has the mean of the weights over the last part of training, this share; 0: the"
+        " last weights",
+        at_most=1,
+    )
+    alpha: float = setting(
+        0.6,
+        'Exponent of the priorities; 0 draws uniformly ("Prioritized Replay" in the tables: true)',
+        at_most=1,
+    )
+    beta: float = setting(
+        0.4,
+        "Exponent of the importance weights at the start; it rises to 1 by the end of training",
+        at_most=1,
+    )
+
+    def check(self) -> None:
+        if self.capacity < max(self.learning_starts, self.copies * self.steps):
+            raise UserError(
+                f"capacity must hold learning_starts and a round of copies × steps, got {self.capacity}"
+            )
+
+    def baseline(self) -> "DoubleDQN":
+        return DoubleDQN(self)
+
+    def step(self) -> QStep:
+        updates = max(1, self.total_steps // (self.copies * self.steps)) * self.updates
+        return QStep(
+            learning_rate=self.learning_rate,
+            gradient_clip=self.gradient_clip,
+            target_rate=self.target_rate,
+            target_period=self.target_period,
+            huber=self.huber,
+            decay=updates if self.anneal else 0,
+            left=0.0,
+        )
+
+
+class DoubleDQN(AbstractBaseline):
+    """ε-greedy double Q-learning."""
+
+    config: DQNConfig = eqx.field(static=True)
     steps: int = eqx.field(static=True)
     copies: int = eqx.field(static=True)
-    updates: int = eqx.field(static=True)
-    hidden: int = eqx.field(static=True)
-    maps: int = eqx.field(static=True)
-    batch: int = eqx.field(static=True)
-    capacity: int = eqx.field(static=True)
-    learning_starts: int = eqx.field(static=True)
-    discount: float = eqx.field(static=True)
-    alpha: float = eqx.field(static=True)
-    beta: float = eqx.field(static=True)
-    final_epsilon: float = eqx.field(static=True)
-    exploration_fraction: float = eqx.field(static=True)
-    optimism: float = eqx.field(static=True)
-    average_share: float = eqx.field(static=True)
-    total_steps: int = eqx.field(static=True)
-    settings: QSettings = eqx.field(static=True)
+
+    def __init__(self, config: DQNConfig):
+        self.config, self.steps, self.copies = config, config.steps, config.copies
 
     def init(self, key: Key, shape: tuple[int, ...], actions: int) -> DQNState:
-        network = QNetwork(shape, actions, None, self.hidden, maps=self.maps, optimism=self.optimism, key=key)
-        replay = PrioritisedReplay.empty(self.capacity, shape)
-        return DQNState(make_q_state(network, self.settings), network, jnp.array(0, jnp.int32), replay)
+        network = QNetwork(
+            shape,
+            actions,
+            None,
+            self.config.hidden,
+            maps=self.config.maps,
+            optimism=self.config.optimism,
+            key=key,
+        )
+        replay = PrioritisedReplay.empty(self.config.capacity, shape)
+        return DQNState(make_q_state(network, self.config.step()), network, jnp.array(0, jnp.int32), replay)
 
     def epsilon(self, env_steps: Int[Array, ""]) -> Float[Array, ""]:
         """From 1 to its final value in a straight line over the first part of training."""
-        share = jnp.minimum(self._done(env_steps) / self.exploration_fraction, 1.0)
-        return 1.0 + share * (self.final_epsilon - 1.0)
+        share = jnp.minimum(self._done(env_steps) / self.config.exploration_fraction, 1.0)
+        return 1.0 + share * (self.config.final_epsilon - 1.0)
 
     def _done(self, env_steps: Int[Array, ""]) -> Float[Array, ""]:
         """The share of training that is over."""
-        return jnp.minimum(env_steps.astype(jnp.float32) / self.total_steps, 1.0)
+        return jnp.minimum(env_steps.astype(jnp.float32) / self.config.total_steps, 1.0)
 
     def act(self, state: DQNState, key: Key, obs: Shaped[Array, "n *obs"]) -> tuple[Int[Array, " n"], None]:
         key_explore, key_action = jax.random.split(key)
@@ -76,7 +171,7 @@ class DoubleDQN(AbstractBaseline):
 
     def _average(self, state: DQNState, online: QNetwork, env_steps: Int[Array, ""]) -> QNetwork:
         """The mean over the rounds so far of the last part of training."""
-        before = env_steps - round((1.0 - self.average_share) * self.total_steps)
+        before = env_steps - round((1.0 - self.config.average_share) * self.config.total_steps)
         rounds = jnp.maximum(before // (self.steps * self.copies), 1).astype(jnp.float32)
         return jax.tree.map(lambda old, new: old + (new - old) / rounds, state.averaged, online)
 
@@ -86,22 +181,22 @@ class DoubleDQN(AbstractBaseline):
         assert state.replay is not None
         env_steps = state.env_steps + self.steps * self.copies
         replay = state.replay.append(self._transitions(rollout))
-        ready = replay.size >= self.learning_starts
-        beta = self.beta + (1.0 - self.beta) * self._done(env_steps)
+        ready = replay.size >= self.config.learning_starts
+        beta = self.config.beta + (1.0 - self.config.beta) * self._done(env_steps)
 
         def update(carry: tuple, key: Key) -> tuple:
             q, replay = carry
-            rows, index, importance = replay.sample(key, self.batch, beta)
+            rows, index, importance = replay.sample(key, self.config.batch, beta)
             taken = jax.nn.one_hot(rows.action, q.online.actions)
-            targets = double_q_targets(q, rows, self.discount)
+            targets = double_q_targets(q, rows, self.config.discount)
             q, loss, values = update_q_rows(
-                q, rows.obs, rows.time, targets[:, None] * taken, taken, self.settings, importance
+                q, rows.obs, rows.time, targets[:, None] * taken, taken, self.config.step(), importance
             )
             value = jnp.sum(taken * values, axis=-1)
             error = jnp.where(ready, targets - value, 1.0)  # everything alike until learning starts
-            return (q, replay.prioritise(index, error, self.alpha)), (loss, jnp.mean(value))
+            return (q, replay.prioritise(index, error, self.config.alpha)), (loss, jnp.mean(value))
 
-        keys = jax.random.split(key, self.updates)
+        keys = jax.random.split(key, self.config.updates)
         scanned: tuple = jax.lax.scan(update, (state.q, replay), keys)
         (q, replay), seen = scanned
         # Discarded rather than skipped: a branch would cost a copy of the buffer under `vmap` over seeds.

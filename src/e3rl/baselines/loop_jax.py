@@ -11,9 +11,10 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.baselines.base import AbstractBaseline, Metrics, Rollout, State
 from e3rl.baselines.observer import Observer, horizon_of
-from e3rl.envs.base import AbstractEnvironment, Observation, episode_return, rollout
-from e3rl.neural.lanes import key_for
-from e3rl.types import Action, Key
+from e3rl.envs.base import AbstractEnvironment, Observation
+from e3rl.envs.playing.rollout import episode_return, rollout
+from e3rl.runs.lanes import as_lane, lane_of, seed_keys, side_by_side
+from e3rl.types import Action, Key, key_for
 
 STEPS_PER_CALL = 10_000
 """Environment steps of a seed between two words from the program."""
@@ -41,7 +42,7 @@ class Ended(NamedTuple):
 
 def begin(algorithm: AbstractBaseline, env: AbstractEnvironment, key: Key, clock: bool) -> Carry:
     n = algorithm.copies
-    observer = Observer(env.observation_space, horizon_of(env, clock))
+    observer = Observer(env.observation_space, horizon_of(env.time_limit, clock))
     env_state, obs = jax.vmap(env.reset)(jax.random.split(key_for(key, "start"), n))
     time = jnp.zeros(n, jnp.int32)
     state = algorithm.init(key_for(key, "init"), observer.shape, env.num_actions)
@@ -52,7 +53,7 @@ def iterate(
     algorithm: AbstractBaseline, env: AbstractEnvironment, key: Key, clock: bool, carry: Carry
 ) -> tuple[Carry, Ended, Metrics]:
     """T steps of n environments, each starting over where its episode ended, then `learn`."""
-    observe = jax.vmap(Observer(env.observation_space, horizon_of(env, clock)))
+    observe = jax.vmap(Observer(env.observation_space, horizon_of(env.time_limit, clock)))
     n = algorithm.copies
 
     def step(world: tuple, key: Key) -> tuple[tuple, tuple[Rollout, Ended]]:
@@ -107,7 +108,7 @@ def _advance(call: tuple[Fixed, Int[Array, ""], int], carry: Carry) -> tuple[Car
 
     alone = fixed.keys.shape[0] == 1  # then without the lane axis, whose scatters are slower
     step = one if alone else jax.vmap(one)
-    env, keys, carry = jax.tree.map(lambda leaf: leaf[0] if alone else leaf, (fixed.env, fixed.keys, carry))
+    env, keys, carry = (lane_of if alone else lambda tree: tree)((fixed.env, fixed.keys, carry))
 
     def body(i: Int[Array, ""], carried: tuple) -> tuple:
         carry, reports = carried
@@ -118,10 +119,7 @@ def _advance(call: tuple[Fixed, Int[Array, ""], int], carry: Carry) -> tuple[Car
     reports = jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), shapes)
     carry, reports = jax.lax.fori_loop(jnp.array(0, jnp.int32), count, body, (carry, reports))
     if alone:
-        carry, reports = (
-            jax.tree.map(lambda leaf: leaf[None], carry),
-            jax.tree.map(lambda x: x[:, None], reports),
-        )
+        carry, reports = as_lane(carry), jax.tree.map(lambda leaf: leaf[:, None], reports)
     return carry, *reports
 
 
@@ -130,7 +128,7 @@ def _evaluate(
     fixed: Fixed, policy: State, episodes: int
 ) -> tuple[Float[Array, "lanes n"], Int[Array, "lanes n"]]:
     def play(env: AbstractEnvironment, policy: State, key: Key) -> tuple[Float[Array, ""], Int[Array, ""]]:
-        observer = Observer(env.observation_space, horizon_of(env, fixed.clock))
+        observer = Observer(env.observation_space, horizon_of(env.time_limit, fixed.clock))
 
         def act(key: Key, obs: Observation, time: Array) -> Action:
             return fixed.algorithm.greedy(policy, key, observer(obs, time), time)
@@ -145,8 +143,8 @@ def _evaluate(
     return jax.vmap(lane)(fixed.env, policy, fixed.keys)
 
 
-class CompiledProgram:
-    """Trains one agent per seed, each on its own environment."""
+class JaxLoop:
+    """Trains one agent per seed, each on its own functional environment."""
 
     def __init__(
         self,
@@ -155,9 +153,7 @@ class CompiledProgram:
         seeds: Sequence[int],
         clock: bool,
     ):
-        self.lanes = len(seeds)
-        env = jax.tree.map(lambda *leaves: jnp.stack(leaves), *envs)
-        self.fixed = Fixed(algorithm, env, jax.vmap(jax.random.key)(jnp.asarray(seeds)), clock)
+        self.fixed = Fixed(algorithm, side_by_side(envs), seed_keys(seeds), clock)
         self.size = max(1, STEPS_PER_CALL // (algorithm.steps * algorithm.copies))
         """Iterations per call."""
 

@@ -43,8 +43,8 @@ class Observer:
         return xp.concatenate([scaled, xp.asarray(self._hands)[time]])
 
 
-def horizon_of(env: Any, clock: bool) -> int | None:
-    """The length of the observer's clock, None where there is to be none."""
-    if clock and env.time_limit is None:
+def horizon_of(limit: int | None, clock: bool) -> int | None:
+    """The length of the observer's clock in an environment of that time limit, None where there is to be none."""
+    if clock and limit is None:
         raise UserError("clock needs an environment with a time limit")
-    return env.time_limit if clock else None
+    return limit if clock else None

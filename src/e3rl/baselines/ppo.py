@@ -4,6 +4,7 @@ PPO+RND is this same algorithm with a bonus: the critic has one value per reward
 weighted sum of their advantages.
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,12 +13,23 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Shaped
 
-from e3rl.baselines.actor_critic import ActorCritic, Network
-from e3rl.baselines.base import AbstractBaseline, Metrics, Rollout
+from e3rl.baselines.base import AbstractBaseline, BaselineConfig, Metrics, Rollout
+from e3rl.baselines.bonus import AbstractBonus, AbstractStream, NoBonus
 from e3rl.baselines.gae import advantages, continuing_values
-from e3rl.baselines.ppo_config import PPOConfig
-from e3rl.baselines.rnd import Novelty, RandomDistillation
-from e3rl.types import Action, Key
+from e3rl.baselines.networks import ActorCritic
+from e3rl.baselines.rnd import Rnd
+from e3rl.registry import Registry
+from e3rl.runs.settings import part, setting
+from e3rl.types import Action, Key, UserError
+
+BONUSES: Registry[type[AbstractBonus]] = Registry(
+    "bonus",
+    "e3rl.bonuses",
+    {
+        "none": NoBonus,
+        "rnd": Rnd,
+    },
+)
 
 
 class Choice(NamedTuple):
@@ -31,14 +43,16 @@ class Learned(NamedTuple):
     """Everything gradients reach."""
 
     network: ActorCritic
-    predictor: Network | None
+    predictor: Any
+    """The bonus's trained network, None where there is no bonus."""
 
 
 class PPOState(NamedTuple):
     learned: Learned
     optimiser: optax.OptState | None
     """None in a policy that is only to act."""
-    novelty: Novelty | None
+    novelty: Any
+    """What the bonus keeps beside it."""
 
 
 class Samples(NamedTuple):
@@ -85,31 +99,90 @@ def log_probability(logits: Float[Array, "N A"], action: Int[Array, " N"]) -> Fl
     return jnp.sum(jnp.where(chosen, jax.nn.log_softmax(logits), 0.0), axis=-1)
 
 
-class PPO(AbstractBaseline):
-    """With `config.rnd` it is PPO+RND."""
+@dataclass(frozen=True)
+class PPOConfig(BaselineConfig):
+    """Every choice of a run. Where the paper has a symbol or a table for it, the field says so."""
+
+    total_steps: int = setting(200_000, "Environment steps of a run, all copies together", at_least=1)
+    copies: int = setting(8, "n, environments in parallel", at_least=1)
+    steps: int = setting(32, "T, steps of every copy between updates", at_least=1)
+    epochs: int = setting(20, "Passes over each rollout", at_least=1)
+    minibatches: int = setting(1, "Gradient steps per pass", at_least=1)
+    learning_rate: float = setting(1e-3, 'App. C.1 and C.3, PPO+RND: "Learning Rate".', above=0)
+    anneal: bool = setting(True, "Let the learning rate fall to 0, linearly over `total_steps`")
+    gradient_clip: float = setting(0.5, "Largest norm of a gradient", above=0)
+    hidden: int = setting(
+        64,
+        'Width of the two tanh layers (App. C.1 and C.3: "Hidden Layer Size"); RND\'s networks have the '
+        "same width.",
+        at_least=1,
+    )
+    maps: int = setting(16, "Feature maps of the two convolutions that images pass first", at_least=1)
+    shared_trunk: bool = setting(False, "One network for policy and values instead of one each")
+    input_gain: float = setting(
+        16.0,
+        "Observations, scaled to [0, 1], are spread over so much. Most use a small part of their range, "
+        "as the speeds of Acrobot do, whose bounds are wide.",
+        above=0,
+    )
+    value_gain: float = setting(
+        1.0,
+        "Scale of the value heads' first weights; with 0 a stream is worth exactly nothing until it has paid",
+    )
+    discount: float = setting(0.98, "γ, with RND γ_E (App. C.1 and C.3).", at_most=1)
+    gae_lambda: float = setting(0.8, "λ (App. C.1 and C.3).", at_most=1)
+    clip: float = setting(
+        0.2,
+        "ε of the clipped surrogate: how far one rollout may move an action's probability ratio from 1",
+        above=0,
+    )
+    value_clip: float = setting(0.0, "How far one rollout may move a value; 0 leaves values free")
+    value_coefficient: float = setting(0.5, "Weight of the squared value error in the loss")
+    entropy_coefficient: float = setting(0.0, "Weight of the policy's entropy in the loss")
+    normalise_advantages: bool = setting(True, "Mean 0 and deviation 1 within every minibatch")
+    extrinsic_coefficient: float = setting(
+        1.0, 'App. C.1 and C.3: "Extrinsic Reward coefficient", on advantages.'
+    )
+    bonus: AbstractBonus = part(NoBonus(), BONUSES, "Where intrinsic rewards come from, if there are any")
+
+    def check(self) -> None:
+        if self.steps * self.copies % self.minibatches:
+            raise UserError(
+                f"minibatches must divide a rollout: {self.steps} steps of {self.copies} copies do not split "
+                f"into {self.minibatches}"
+            )
+
+    def baseline(self) -> "ProximalPolicy":
+        return ProximalPolicy(self)
+
+
+class ProximalPolicy(AbstractBaseline):
+    """With a bonus, such as that of RND, the critic has a second value and the policy a second reason."""
 
     config: PPOConfig = eqx.field(static=True)
     steps: int = eqx.field(static=True)
     copies: int = eqx.field(static=True)
-    bonus: RandomDistillation | None
+    bonus: AbstractStream | None
 
     def __init__(self, config: PPOConfig):
         self.config, self.steps, self.copies = config, config.steps, config.copies
-        self.bonus = None
-        if config.rnd:
-            self.bonus = RandomDistillation(
-                config.embedding, config.hidden, config.maps, config.copies, config.intrinsic_discount,
-                config.obs_clip, config.predictor_share,
-            )  # fmt: skip
+        self.bonus = config.bonus.stream(config.hidden, config.maps, config.copies)
 
     def init(self, key: Key, shape: tuple[int, ...], actions: int) -> PPOState:
         k_network, k_bonus = jax.random.split(key)
         config = self.config
         streams = 1 if self.bonus is None else 2
         network = ActorCritic(
-            shape, actions, streams, config.hidden, config.maps, config.shared_trunk, config.value_gain,
-            config.input_gain, key=k_network,
-        )  # fmt: skip
+            shape,
+            actions,
+            streams,
+            width=config.hidden,
+            maps=config.maps,
+            shared=config.shared_trunk,
+            value_gain=config.value_gain,
+            input_gain=config.input_gain,
+            key=k_network,
+        )
         predictor, novelty = (None, None) if self.bonus is None else self.bonus.init(k_bonus, shape)
         learned = Learned(network, predictor)
         return PPOState(learned, self._optimiser().init(eqx.filter(learned, eqx.is_array)), novelty)
@@ -156,7 +229,7 @@ class PPO(AbstractBaseline):
         return PPOState(learned, optimiser, novelty), metrics | {"bonus": bonus}
 
     def loss(
-        self, learned: Learned, novelty: Novelty | None, batch: Samples, key: Key
+        self, learned: Learned, novelty: Any, batch: Samples, key: Key
     ) -> tuple[Float[Array, ""], Metrics]:
         """L^CLIP + c_V · squared value error − c_H · entropy, and the predictor's error where there is one."""
         config = self.config
@@ -169,7 +242,7 @@ class PPO(AbstractBaseline):
         value_loss = value_error(value, batch.before.value, batch.target, config.value_clip)
         spread = entropy(logits)
         total = policy_loss + config.value_coefficient * value_loss - config.entropy_coefficient * spread
-        if self.bonus is not None and learned.predictor is not None and novelty is not None:
+        if self.bonus is not None:
             total = total + self.bonus.loss(learned.predictor, novelty, batch.next_obs, key)
         change = chosen - batch.before.log_probability
         metrics = {
@@ -181,7 +254,7 @@ class PPO(AbstractBaseline):
         }
         return total, metrics
 
-    def _samples(self, state: PPOState, rollout: Rollout) -> tuple[Samples, Novelty | None, Float[Array, ""]]:
+    def _samples(self, state: PPOState, rollout: Rollout) -> tuple[Samples, Any, Float[Array, ""]]:
         """Advantages and value targets of every stream; the bonus runs on over the ends of episodes (its return is
         non-episodic), so that reaching something new is worth dying for."""
         config, network, novelty = self.config, state.learned.network, state.novelty
@@ -196,16 +269,16 @@ class PPO(AbstractBaseline):
         ]  # fmt: skip
         coefficients = [config.extrinsic_coefficient]
         bonus = jnp.zeros_like(rollout.reward)
-        if self.bonus is not None and state.learned.predictor is not None and novelty is not None:
+        if self.bonus is not None:
             bonus, novelty = self.bonus.reward(state.learned.predictor, novelty, rollout.next_obs)
             start = jnp.concatenate([novelty.ended[None], ended[:-1]])
             value = before.value[..., 1]
             after = continuing_values(value, next_value[..., 1], start, ended)
             never = jnp.zeros_like(ended)
             streams.append(
-                advantages(bonus, value, after, never, never, config.intrinsic_discount, config.gae_lambda)
+                advantages(bonus, value, after, never, never, self.bonus.discount, config.gae_lambda)
             )
-            coefficients.append(config.intrinsic_coefficient)
+            coefficients.append(self.bonus.coefficient)
             novelty = novelty._replace(ended=ended[-1])
         each = jnp.stack(streams, axis=-1)
         advantage = jnp.sum(each * jnp.array(coefficients), axis=-1)

@@ -1,5 +1,6 @@
 """Random network distillation (Burda et al. 2019), the bonus of PPO+RND: what cannot be predicted is new."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import equinox as eqx
@@ -7,8 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Shaped
 
-from e3rl.baselines.actor_critic import Network
+from e3rl.baselines.bonus import AbstractBonus, AbstractStream
+from e3rl.baselines.networks import Network
 from e3rl.baselines.normalise import Moments, ReturnScale
+from e3rl.runs.settings import setting
 from e3rl.types import Key
 
 
@@ -23,27 +26,53 @@ class Novelty(NamedTuple):
     """Whether the last rollout's last step ended its episode, so that the next row is a beginning."""
 
 
-class RandomDistillation(eqx.Module):
+@dataclass(frozen=True)
+class Rnd(AbstractBonus):
+    """Random network distillation."""
+
+    coefficient: float = setting(1.0, 'App. C.1 and C.3: "Intrinsic Reward coefficient", on advantages')
+    discount: float = setting(0.99, "γ_I (App. C.1 and C.3)", at_most=1)
+    embedding: int = setting(64, "Outputs of the random network", at_least=1)
+    predictor_share: float = setting(1.0, "Share of the samples that trains the predictor", at_most=1)
+    obs_clip: float = setting(5.0, "Normalised observations of the networks stay within ± this", above=0)
+
+    def stream(self, width: int, maps: int, copies: int) -> "RandomDistillation":
+        return RandomDistillation(self, width, maps, copies)
+
+
+class RandomDistillation(AbstractStream):
     """Intrinsic reward: the squared error of a trained network's guess of a fixed random network's output.
 
     Observations are brought to mean 0 and deviation 1 and clipped; rewards are divided by the running deviation of
     their discounted sum.
     """
 
-    embedding: int = eqx.field(static=True)
+    settings: Rnd = eqx.field(static=True)
     width: int = eqx.field(static=True)
     maps: int = eqx.field(static=True)
     copies: int = eqx.field(static=True)
-    discount: float = eqx.field(static=True)
-    obs_clip: float = eqx.field(static=True)
-    share: float = eqx.field(static=True)
-    """Chance that a sample trains the predictor."""
+
+    @property
+    def coefficient(self) -> float:
+        return self.settings.coefficient
+
+    @property
+    def discount(self) -> float:
+        return self.settings.discount
 
     def init(self, key: Key, shape: tuple[int, ...]) -> tuple[Network, Novelty]:
         """The predictor, one hidden layer deeper than what it predicts, and the rest."""
         k_target, k_predictor = jax.random.split(key)
         predictor, target = (
-            Network(shape, ((self.embedding, 1.0),), self.width, depth, self.maps, jax.nn.leaky_relu, key=k)
+            Network(
+                shape,
+                ((self.settings.embedding, 1.0),),
+                self.width,
+                depth,
+                self.maps,
+                jax.nn.leaky_relu,
+                key=k,
+            )
             for k, depth in ((k_predictor, 3), (k_target, 2))
         )
         ended = jnp.ones(self.copies, bool)
@@ -51,7 +80,7 @@ class RandomDistillation(eqx.Module):
 
     def error(self, predictor: Network, novelty: Novelty, obs: Float[Array, "N *obs"]) -> Float[Array, " N"]:
         """Mean squared difference of prediction and target."""
-        seen = novelty.obs.normalise(obs, self.obs_clip)
+        seen = novelty.obs.normalise(obs, self.settings.obs_clip)
         target = jax.lax.stop_gradient(jax.vmap(novelty.target)(seen))
         return jnp.mean(jnp.square(jax.vmap(predictor)(seen) - target), axis=-1)
 
@@ -70,6 +99,6 @@ class RandomDistillation(eqx.Module):
         self, predictor: Network, novelty: Novelty, obs: Float[Array, "N *obs"], key: Key
     ) -> Float[Array, ""]:
         """The predictor's mean error over the samples that train it."""
-        chosen = jax.random.bernoulli(key, self.share, (obs.shape[0],)).astype(jnp.float32)
+        chosen = jax.random.bernoulli(key, self.settings.predictor_share, (obs.shape[0],)).astype(jnp.float32)
         error = self.error(predictor, novelty, obs)
         return jnp.sum(error * chosen) / jnp.maximum(jnp.sum(chosen), 1.0)

@@ -15,7 +15,8 @@ from typing import NoReturn
 from e3rl._version import __version__
 from e3rl.cli.dreem_theory import dreem, theory
 from e3rl.cli.environments import bench, envs
-from e3rl.cli.neural import evaluate, report, reproduce, train
+from e3rl.cli.results import report, reproduce
+from e3rl.cli.training import evaluate, train
 from e3rl.types import UserError
 
 USAGE_ERROR = 2
@@ -55,7 +56,12 @@ def parser() -> argparse.ArgumentParser:
 
     sub = command("train", train, "Train an agent: explore, then exploit.")
     sub.add_argument("env", metavar="ENV", help="lock, maze, mountaincar, acrobot, or a Gymnasium id")
-    sub.add_argument("--algo", choices=["neural-e3", "ue2", "dqn", "ppo", "ppo-rnd"], default="neural-e3")
+    sub.add_argument(
+        "--algo",
+        default="neural-e3",
+        metavar="NAME",
+        help="neural-e3 (the default), ue2, dqn, ppo, ppo-rnd, or another package's",
+    )
     sub.add_argument("--horizon", type=int, help="levels of the lock")
     sub.add_argument("--antishaped", action="store_true", default=None, help="misleading rewards in the lock")
     sub.add_argument("--size", type=int, help="side of the maze")
@@ -71,7 +77,12 @@ def parser() -> argparse.ArgumentParser:
         help="named settings, such as paper-lock-h10 (default: what suits the environment)",
     )
     sub.add_argument(
-        "--set", nargs="+", default=[], action="extend", metavar="KEY=VALUE", help="change settings"
+        "--set",
+        nargs="+",
+        default=[],
+        action="extend",
+        metavar="KEY=VALUE",
+        help="change settings, such as planner=graph planner.nodes=500",
     )
     sub.add_argument(
         "--async", dest="asynchronous", action="store_true",

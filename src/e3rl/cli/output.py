@@ -18,14 +18,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console().print(grid)
 
 
-def verdict(summary: dict[str, Any]) -> str:
-    """One line about how well a run exploits."""
+def verdict(summary: dict[str, Any], explores: bool) -> str:
+    """One line about how well a run exploits, after episodes that were meant to explore or to learn."""
     mean, interval = summary["exploit_return_mean"], summary["exploit_return_ci"]
     text = f"seed {summary['seed']}: return {mean:.3f}{interval_text(interval)}"
     optimum = summary.get("optimal_return")
     if optimum:
         text += f", {mean / optimum:.0%} of the optimum {optimum:.3f}"
-    kind = "exploration" if summary.get("algo", "neural-e3") in ("neural-e3", "ue2") else "training"
+    kind = "exploration" if explores else "training"
     return f"{text}, after {summary['explore_episodes']} {kind} episodes, {summary['wall_seconds']:.0f} s"
 
 

@@ -14,7 +14,7 @@ from e3rl.dreem.model_class import ModelClass
 from e3rl.dreem.policies import listed_policies, policy_values, require_optimal
 from e3rl.dreem.sampling import check_trajectories, sample_counts
 from e3rl.dreem.theory import Constants, check_fraction, constants
-from e3rl.e3 import Slots, explicit_explore_exploit, small_disagreement
+from e3rl.e3 import Epoch, Slots, explicit_explore_exploit, small_disagreement
 from e3rl.envs.tabular import TabularMDP
 from e3rl.types import UserError
 
@@ -123,30 +123,33 @@ class Dreem:
         rounds: list[Round] = []
         # The set of models often stays the same for some rounds, and so does the argmax.
         planned: dict[int, Exploration] = {}
-        last = Exploration(0, 0.0, (0, 0), 0)
 
-        def plan(kept: Int[np.ndarray, " m"], replay: Replay, t: int) -> tuple[int, float]:
-            nonlocal last
+        def plan(kept: Int[np.ndarray, " m"], replay: Replay, before: Any, t: int) -> tuple[int, float]:
             if len(kept) not in planned:  # the sets are nested, so their size tells them apart
                 planned[len(kept)] = best_policy(self.models.subset(kept), self.models.start, self.policies)
-            last = planned[len(kept)]
-            return last.policy, last.value
+            found = planned[len(kept)]
+            return found.policy, found.value
 
         def stop(t: int, v_explore: float) -> bool:
             return (
                 small_disagreement(v_explore, self.epsilon, self.models.num_actions) or t >= self.max_rounds
             )
 
-        def collect(policy: int, replay: Replay, t: int) -> Replay:
+        def collect(policy: int, replay: Replay, t: int) -> tuple[Replay, None]:
             drawn = sample_counts(rng, true_model, self.models.start, self.policies[policy], self.n)
-            return (drawn,)  # Algorithm 2 uses the last policy's data only
+            return (drawn,), None  # Algorithm 2 uses the last policy's data only
 
-        def update(kept: Int[np.ndarray, " m"], replay: Replay, t: int) -> Int[np.ndarray, " k"]:
+        def update(
+            kept: Int[np.ndarray, " m"], replay: Replay, t: int
+        ) -> tuple[Int[np.ndarray, " k"], tuple[int, Float[np.ndarray, "m H"]]]:
             left, misfits = update_model_set(kept, self.models.subset(kept), replay[-1], self.phi)
-            rounds.append(Round(last.policy, last.value, len(kept), len(left), misfits))
-            return left
+            return left, (len(kept), misfits)
 
-        def exploit(kept: Int[np.ndarray, " m"], replay: Replay) -> Result:
+        def write_down(epoch: Epoch) -> None:
+            before, misfits = epoch.fitted
+            rounds.append(Round(epoch.policy, epoch.v_explore, before, len(epoch.models), misfits))
+
+        def exploit(kept: Int[np.ndarray, " m"], replay: Replay, v_explore: float) -> Result:
             values = policy_values(self.models, kept[:1], self.policies)[0]  # any M̃ of those left will do
             best = int(values.argmax())
             horizon, played = self.models.horizon, len(rounds) * self.n
@@ -154,8 +157,8 @@ class Dreem:
                 policy=self.policies[best],
                 policy_index=best,
                 value=float(values[best]),
-                v_explore=last.value,
-                finished=small_disagreement(last.value, self.epsilon, self.models.num_actions),
+                v_explore=v_explore,
+                finished=small_disagreement(v_explore, self.epsilon, self.models.num_actions),
                 models_left=kept,
                 trajectories=played * horizon,
                 env_steps=played * horizon * (horizon + 1) // 2,
@@ -163,7 +166,7 @@ class Dreem:
             )
 
         slots = Slots(plan, stop, collect, update, exploit)
-        return explicit_explore_exploit(np.arange(len(self.models)), (), slots)
+        return explicit_explore_exploit(np.arange(len(self.models)), (), slots, after_epoch=write_down)
 
     def _tables(self, env: TabularMDP) -> Float[np.ndarray, "H S A S"]:
         tables = np.asarray(env.transitions_per_step)

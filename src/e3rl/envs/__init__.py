@@ -2,13 +2,16 @@
 
 from e3rl.envs.acrobot import Acrobot
 from e3rl.envs.adapter import GymnasiumEnvironment, make
-from e3rl.envs.base import AbstractEnvironment, episode_return, rollout, uniform_policy
+from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.cart_pole import CartPole
 from e3rl.envs.encoding import Encoding
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.maze import Maze
 from e3rl.envs.mountain_car import MountainCar
+from e3rl.envs.opening import Opened, open_environment
+from e3rl.envs.playing import PythonCopies, episode_return, rollout, uniform_policy
 from e3rl.envs.registration import ENVIRONMENTS, FunctionalGymEnv, build, register
+from e3rl.envs.spec import Spec
 from e3rl.envs.tabular import (
     TabularMDP,
     factored_mdp,
@@ -29,6 +32,9 @@ __all__ = [
     "GymnasiumEnvironment",
     "Maze",
     "MountainCar",
+    "Opened",
+    "PythonCopies",
+    "Spec",
     "TabularMDP",
     "build",
     "episode_return",
@@ -37,6 +43,7 @@ __all__ = [
     "lock_chain",
     "low_rank_mdp",
     "make",
+    "open_environment",
     "random_mdp",
     "register",
     "rollout",

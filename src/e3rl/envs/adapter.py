@@ -14,7 +14,7 @@ from e3rl.envs.registration import ENVIRONMENTS, FunctionalGymEnv, build, sugges
 from e3rl.types import UserError
 
 # Gymnasium puts these around everything it makes; they change nothing.
-_CHECKING_WRAPPERS = (gymnasium.wrappers.PassiveEnvChecker, gymnasium.wrappers.OrderEnforcing)
+CHECKING_WRAPPERS = (gymnasium.wrappers.PassiveEnvChecker, gymnasium.wrappers.OrderEnforcing)
 
 
 def make(env: Any, **kwargs: Any) -> "AbstractEnvironment | GymnasiumEnvironment":
@@ -39,7 +39,7 @@ def make(env: Any, **kwargs: Any) -> "AbstractEnvironment | GymnasiumEnvironment
     if not isinstance(env, gymnasium.Env):
         return env
     core = env
-    while isinstance(core, _CHECKING_WRAPPERS):
+    while isinstance(core, CHECKING_WRAPPERS):
         core = core.env
     return core.functional if isinstance(core, FunctionalGymEnv) else GymnasiumEnvironment(env)
 

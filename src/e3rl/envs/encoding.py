@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import gymnasium
@@ -66,10 +67,16 @@ class Encoding:
         self.low = np.concatenate([low for low, _ in bounds]).reshape(self.shape)
         self.high = np.concatenate([high for _, high in bounds]).reshape(self.shape)
 
-    @property
+    @cached_property
     def signature(self) -> tuple:
         """Equal for encodings that are the same in everything."""
         return self.shape, self.parts, self.low.tobytes(), self.high.tobytes(), str(self.space)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Encoding) and self.signature == other.signature
+
+    def __hash__(self) -> int:
+        return hash(self.signature)
 
     def encode(self, obs: Any) -> Any:
         """The encoded observation: a NumPy array on the host, a JAX one where `obs` holds JAX values."""

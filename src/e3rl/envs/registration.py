@@ -72,6 +72,11 @@ def build(env_id: str, **kwargs: Any) -> AbstractEnvironment:
         raise UserError(f"{env_id} cannot be made with {given}: {error}") from error
 
 
+def drawn_from_a_seed(env_id: str) -> bool:
+    """Whether an environment of ours is itself drawn at random, as every lock is."""
+    return env_id in ENVIRONMENTS and "seed" in inspect.signature(ENVIRONMENTS[env_id]).parameters
+
+
 def _fault(name: str, default: Any, value: Any) -> str | None:
     """What an argument should have been, by its parameter's default; None if it is that, or cannot be told."""
     whole = isinstance(value, int) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""The baselines' curves of Figure 3: what each collects, episode by episode, and what it has learned at the end.
+"""The baselines' curves of Figure 2: what each collects, episode by episode, and what it has learned at the end.
 
 Every seed is a run of its own; those already in the table are not repeated. A curve is kept as the mean return of a
 hundred stretches of episodes.
@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from e3rl.baselines import running
+from e3rl.experiments.agents import AGENTS
 from e3rl.experiments.tables import table_path, write_table
-from e3rl.neural.run_folder import read_json, read_metrics
+from e3rl.runs.folder import read_json, read_metrics
+from e3rl.runs.settings import as_dict, changed
+from e3rl.runs.train import train
 from e3rl.types import UserError
 
 POINTS = 100
@@ -47,7 +49,7 @@ MARKS = {
 
 
 @dataclass(frozen=True)
-class Experiment:
+class BaselineExperiment:
     algo: str
     env: str
     options: tuple[tuple[str, Any], ...]
@@ -56,18 +58,18 @@ class Experiment:
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 
 
-def _lock(algo: str, horizon: int, antishaped: bool, episodes: int) -> Experiment:
+def _lock(algo: str, horizon: int, antishaped: bool, episodes: int) -> BaselineExperiment:
     options = (("horizon", horizon), ("antishaped", antishaped))
     config = f"paper-lock-{algo}"
     if algo == "dqn":
         config = f"paper-lock-{'antishaped-' if antishaped else ''}dqn-h{horizon}"
-    return Experiment(algo, "e3rl/CombinationLock-v0", options, config, episodes * horizon)
+    return BaselineExperiment(algo, "e3rl/CombinationLock-v0", options, config, episodes * horizon)
 
 
 EPISODES = {"dqn": 5_000, "ppo": 20_000, "ppo-rnd": 20_000}
 """Of training on the lock; policy gradients are given more, being cheap."""
 
-EXPERIMENTS: dict[str, Experiment] = {
+BASELINE_EXPERIMENTS: dict[str, BaselineExperiment] = {
     **{
         f"baselines-lock/h{horizon}-{reward}-{algo}": _lock(algo, horizon, reward == "antishaped", episodes)
         for horizon in (5, 10, 15, 20)
@@ -77,28 +79,30 @@ EXPERIMENTS: dict[str, Experiment] = {
     "baselines-optimism/h10-without": dataclasses.replace(
         _lock("dqn", 10, False, EPISODES["dqn"]), config="paper-lock-dqn-h10-plain"
     ),
-    "baselines-mountaincar/dqn": Experiment("dqn", "e3rl/MountainCar-v0", (), "paper-control-dqn", 400_000),
-    "baselines-mountaincar/ppo-rnd": Experiment(
+    "baselines-mountaincar/dqn": BaselineExperiment(
+        "dqn", "e3rl/MountainCar-v0", (), "paper-control-dqn", 400_000
+    ),
+    "baselines-mountaincar/ppo-rnd": BaselineExperiment(
         "ppo-rnd", "e3rl/MountainCar-v0", (), "paper-control-ppo-rnd", 2_000_000
     ),
-    "baselines-acrobot/dqn": Experiment("dqn", "e3rl/Acrobot-v1", (), "paper-control-dqn", 25_000),
-    "baselines-acrobot/e3rl-dqn": Experiment("dqn", "e3rl/Acrobot-v1", (), "e3rl-dqn", 25_000),
-    "baselines-cartpole/dqn": Experiment("dqn", "e3rl/CartPole-v1", (), "e3rl-dqn", 100_000),
-    "baselines-cartpole/ppo": Experiment("ppo", "e3rl/CartPole-v1", (), "e3rl-ppo", 200_000),
+    "baselines-acrobot/dqn": BaselineExperiment("dqn", "e3rl/Acrobot-v1", (), "paper-control-dqn", 25_000),
+    "baselines-acrobot/e3rl-dqn": BaselineExperiment("dqn", "e3rl/Acrobot-v1", (), "e3rl-dqn", 25_000),
+    "baselines-cartpole/dqn": BaselineExperiment("dqn", "e3rl/CartPole-v1", (), "e3rl-dqn", 100_000),
+    "baselines-cartpole/ppo": BaselineExperiment("ppo", "e3rl/CartPole-v1", (), "e3rl-ppo", 200_000),
 }
 
 
 def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = ()) -> list[dict[str, Any]]:
     """Run the seeds that `out`/NAME.csv and .json do not hold yet; returns all rows."""
-    experiment = EXPERIMENTS[name]
+    experiment = BASELINE_EXPERIMENTS[name]
     seeds = tuple(seeds) or experiment.seeds
     path = table_path(out, name)
-    base = running.configured(experiment.algo, experiment.env, experiment.config, {})
-    config = dataclasses.replace(base, total_steps=experiment.steps)
+    agent = AGENTS[experiment.algo]
+    config = changed(agent.presets[experiment.config], {"total_steps": experiment.steps})
     about = {
         "experiment": name,
         "settings": dataclasses.asdict(experiment),
-        "config": dataclasses.asdict(config),
+        "config": as_dict(config),
     }
     rows, finals = _found(path, about, say)
     for seed in seeds:
@@ -106,16 +110,7 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
             continue
         with tempfile.TemporaryDirectory() as folder:
             options = dict(experiment.options)
-            _, [summary] = running.train(
-                experiment.algo,
-                experiment.env,
-                options,
-                config,
-                [seed],
-                Path(folder),
-                False,
-                lambda progress: None,
-            )
+            _, [summary] = train(agent, experiment.env, options, config, [seed], Path(folder))
             table = [row for row in read_metrics(Path(folder)) if row["phase"] == "train"]
         rows += _curve(name, seed, table)
         finals[str(seed)] = final = _final(table, summary, MARKS[experiment.env])
@@ -200,4 +195,24 @@ def _found(
 
 def _made_with(about: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """What a seed's result depends on; which other seeds there are is no part of it."""
-    return {**about.get("settings", {}), "seeds": None}, about.get("config")
+    return {**about.get("settings", {}), "seeds": None}, _current(about.get("config"))
+
+
+RND = {
+    "coefficient": "intrinsic_coefficient",
+    "discount": "intrinsic_discount",
+    "embedding": "embedding",
+    "predictor_share": "predictor_share",
+    "obs_clip": "obs_clip",
+}
+
+
+def _current(config: Any) -> Any:
+    """Settings of a time when RND's stood among PPO's, and when the DQN acted by its last weights, as today's."""
+    if not isinstance(config, dict):
+        return config
+    if "rnd" in config:
+        rest = {key: value for key, value in config.items() if key != "rnd" and key not in RND.values()}
+        own = {"name": "rnd", **{now: config.get(then) for now, then in RND.items()}}
+        return {**rest, "bonus": own if config["rnd"] else {"name": "none"}}
+    return {"average_share": 0.0, **config} if "learning_starts" in config else config

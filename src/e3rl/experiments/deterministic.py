@@ -1,4 +1,4 @@
-"""Figure 3's mazes and control tasks (sections 5.2 and 5.3): what is collected while exploring, and what the exploit
+"""Figure 2's mazes and control tasks (sections 5.2 and 5.3): what is collected while exploring, and what the exploit
 phase is worth after so many exploration episodes.
 
 Exploration runs once to the largest budget; at every smaller one the exploit phase is trained from what has been seen
@@ -7,7 +7,7 @@ so far and plays 100 greedy episodes. All seeds are lanes of one program.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from e3rl.e3 import Epoch
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.maze import Maze
 from e3rl.envs.registration import build
-from e3rl.experiments.tables import table_path, write_table
-from e3rl.neural.config import CONFIGS, NeuralE3Config
-from e3rl.neural.lanes import Episodes, Lanes
-from e3rl.neural.statistics import mean_interval
+from e3rl.envs.spec import spec_of
+from e3rl.experiments.tables import refuse_seeds, table_path, write_table
+from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.presets import PRESETS
+from e3rl.neural.slots import Episodes
+from e3rl.neural.training import NeuralProgram
+from e3rl.runs.record import Record
+from e3rl.runs.settings import as_dict, changed
+from e3rl.runs.statistics import mean_interval
 from e3rl.types import UserError
 
 COLUMNS = (
@@ -31,7 +37,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Experiment:
+class DeterministicExperiment:
     env: str
     options: tuple[tuple[str, Any], ...]
     config: str
@@ -39,76 +45,96 @@ class Experiment:
     """Exploration episodes after which the exploit phase is trained and judged."""
     seeds: tuple[int, ...]
     changes: tuple[tuple[str, Any], ...] = ()
-    """Settings that differ from the named config."""
+    """Settings that differ from the named config, by path."""
 
 
-def _control(env: str, config: str, budgets: tuple[int, ...], **changes: Any) -> Experiment:
-    return Experiment(env, (), config, budgets, (0, 1, 2, 3, 4), tuple(changes.items()))
+def _control(
+    env: str, config: str, budgets: tuple[int, ...], changes: dict[str, Any] | None = None
+) -> DeterministicExperiment:
+    return DeterministicExperiment(env, (), config, budgets, (0, 1, 2, 3, 4), tuple((changes or {}).items()))
 
 
-def _maze(size: int, config: str, **changes: Any) -> Experiment:
-    return Experiment("e3rl/Maze-v0", (("size", size),), config, (50,), (0, 1, 2), tuple(changes.items()))
+def _maze(size: int, config: str, changes: dict[str, Any] | None = None) -> DeterministicExperiment:
+    options, differing = (("size", size),), tuple((changes or {}).items())
+    return DeterministicExperiment("e3rl/Maze-v0", options, config, (50,), (0, 1, 2), differing)
 
 
-EXPERIMENTS: dict[str, Experiment] = {
+DETERMINISTIC_EXPERIMENTS: dict[str, DeterministicExperiment] = {
     "mountaincar/e3rl": _control("e3rl/MountainCar-v0", "e3rl-control", (20, 30, 50)),
-    "mountaincar/nearest": _control("e3rl/MountainCar-v0", "e3rl-control", (50,), frontier="nearest"),
+    "mountaincar/nearest": _control(
+        "e3rl/MountainCar-v0", "e3rl-control", (50,), {"planner.frontier": "nearest"}
+    ),
     "mountaincar/paper": _control("e3rl/MountainCar-v0", "paper-control", (100,)),
     "acrobot/e3rl": _control("e3rl/Acrobot-v1", "e3rl-control", (20, 30, 50)),
-    **{f"maze/{size}-e3rl": _maze(size, "e3rl-image", snap=True) for size in (5, 10, 20)},
+    **{f"maze/{size}-e3rl": _maze(size, "e3rl-image", {"exploit.snap": True}) for size in (5, 10, 20)},
     **{f"maze/{size}-paper": _maze(size, "paper-maze") for size in (5, 10, 20)},
-    **{f"maze/{size}-ue2": _maze(size, "e3rl-image", snap=True, planner="uniform") for size in (5, 10, 20)},
+    **{
+        f"maze/{size}-ue2": _maze(size, "e3rl-image", {"exploit.snap": True, "planner": "uniform"})
+        for size in (5, 10, 20)
+    },
 }
 
 
 def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = ()) -> list[dict[str, Any]]:
     """Run one experiment, write `out`/NAME.csv and .json after every budget, return its rows."""
-    experiment = EXPERIMENTS[name]
+    experiment = DETERMINISTIC_EXPERIMENTS[name]
     seeds = tuple(seeds) or experiment.seeds
-    if not all(0 <= seed < 2**31 for seed in seeds):
-        raise UserError(f"seeds must be from 0 to 2**31 − 1, got {', '.join(map(str, seeds))}")
-    changes = {**dict(experiment.changes), "explore_episodes": max(experiment.budgets)}
-    config = dataclasses.replace(CONFIGS[experiment.config], **changes)
-    if any(budget % config.episodes_per_epoch for budget in experiment.budgets):
-        raise UserError(f"budgets must be whole epochs of {config.episodes_per_epoch} episodes")
+    refuse_seeds(seeds)
+    changes = {**dict(experiment.changes), "explore.episodes": max(experiment.budgets)}
+    config = changed(PRESETS[experiment.config], changes)
+    if any(budget % config.explore.per_epoch for budget in experiment.budgets):
+        raise UserError(f"budgets must be whole epochs of {config.explore.per_epoch} episodes")
     env = build(experiment.env, **dict(experiment.options))
     rows: list[dict[str, Any]] = []
     judged: list[dict[str, Any]] = []
-    for new, verdicts, seconds in learning(name, env, config, seeds, experiment.budgets):
-        rows += new
-        judged += [{**verdict, "seconds": seconds} for verdict in verdicts]
+
+    def take(new: list[dict[str, Any]], verdicts: list[dict[str, Any]], seconds: float) -> None:
+        rows.extend(new)
+        judged.extend({**verdict, "seconds": seconds} for verdict in verdicts)
         if verdicts:
             write(name, out, rows, judged, experiment, seeds, config)
         told = "; ".join(map(_phrase, verdicts)) or f"explored episodes up to {new[-1]['episode']}"
         say(f"{name}, {seconds:.0f} s: {told}")
+
+    learn(name, env, config, seeds, experiment.budgets, take)
     return rows
 
 
-def learning(
-    name: str, env: AbstractEnvironment, config: NeuralE3Config, seeds: Sequence[int], budgets: Sequence[int]
-) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]], float]]:
-    """Epoch by epoch: its rows, the verdicts on the exploit phase where a budget is reached, the seconds so far."""
-    lanes = Lanes(env, config)
-    keys = jax.vmap(jax.random.key)(jnp.array(seeds))
-    envs = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(seeds)), env)
+def learn(
+    name: str,
+    env: AbstractEnvironment,
+    config: NeuralE3Config,
+    seeds: Sequence[int],
+    budgets: Sequence[int],
+    take: Callable[[list[dict[str, Any]], list[dict[str, Any]], float], None],
+) -> None:
+    """Epoch by epoch `take` sees its rows, the verdicts on the exploit phase where a budget is reached, and the seconds
+    so far."""
+    program = NeuralProgram([env] * len(seeds), [spec_of(env)] * len(seeds), config, seeds)
     started = time.perf_counter()
-    models, value, replay = lanes.init(keys)
-    for t in range(lanes.epochs):
-        epoch, done = jnp.full(len(seeds), t), t * config.episodes_per_epoch
-        policy, _ = lanes.plan(models, value, replay, keys, epoch)
-        value = policy.value
-        replay, collected = lanes.collect(envs, policy, replay, keys, epoch)
-        models, _ = lanes.update_models(models, replay, keys, epoch)
+
+    def judge(epoch: Epoch) -> None:
+        done = epoch.t * config.explore.per_epoch
         about = {"experiment": name, "phase": "explore", "budget": max(budgets)}
-        rows, verdicts = _rows(env, seeds, collected, done, about), []
-        done += config.episodes_per_epoch
+        rows, verdicts = _rows(env, seeds, epoch.collected, done, about), []
+        done += config.explore.per_epoch
         if done in budgets:
-            exploit = lanes.exploit(models, replay, keys)
-            _, played = lanes.exploit_episodes(envs, exploit, replay, keys, epoch, config.evaluation_episodes)
+            agent, keys = program.agent, program.keys
+            policy = agent.exploit(epoch.models, epoch.replay, keys)
+            _, played = agent.exploit_episodes(
+                program.env,
+                policy,
+                epoch.replay,
+                keys,
+                jnp.full(len(seeds), epoch.t),
+                config.evaluation_episodes,
+            )
             greedy = _rows(env, seeds, played, 0, {"experiment": name, "phase": "exploit", "budget": done})
             rows += greedy
             verdicts = [_verdict([row for row in greedy if row["seed"] == seed]) for seed in seeds]
-        yield rows, verdicts, round(time.perf_counter() - started, 1)
+        take(rows, verdicts, round(time.perf_counter() - started, 1))
+
+    program.explore(Record(seeds), False, lambda models, replay, v_explore: None, judge)
 
 
 def _rows(
@@ -166,14 +192,14 @@ def write(
     out: Path,
     rows: list[dict[str, Any]],
     judged: list[dict[str, Any]],
-    experiment: Experiment,
+    experiment: DeterministicExperiment,
     seeds: Sequence[int],
     config: NeuralE3Config,
 ) -> None:
     about = {
         "experiment": name,
         "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
-        "config": dataclasses.asdict(config),
+        "config": as_dict(config),
         "exploit": judged,
         "explore_return_mean": {
             str(seed): float(

@@ -8,7 +8,7 @@ from typing import Any
 
 from e3rl._version import __version__
 from e3rl.dreem.certify import FAMILIES, certify
-from e3rl.neural.run_folder import git_commit, write_json
+from e3rl.runs.folder import git_commit, write_json
 
 SHRINKS = tuple(10.0**k for k in range(9))
 RULES = {"theorem": None, "follows n": 1.0, "follows n / 5": 0.2}

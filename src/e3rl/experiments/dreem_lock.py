@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from e3rl.dreem.eliminate import RealizabilityError
-from e3rl.dreem.lock_class import lock_class, models_left
-from e3rl.dreem.structured_lock import LOCK_BETA, LOCK_RANK, LockRun, dreem_on_lock, reward_span
+from e3rl.dreem.lock.lock_class import lock_class, models_left
+from e3rl.dreem.lock.run import LOCK_BETA, LOCK_RANK, LockRun, dreem_on_lock, reward_span
 from e3rl.dreem.theory import constants
 from e3rl.envs.lock import NUM_ACTIONS, CombinationLock
 from e3rl.experiments.lock import SOLVED
 from e3rl.neural.agent import NeuralE3
-from e3rl.neural.run_folder import read_metrics
+from e3rl.runs.folder import read_metrics
 
 PHI = 0.3
 """Between the noise of a few dozen samples and 0.4, the smallest misfit of a wrong key at the first level, whose two

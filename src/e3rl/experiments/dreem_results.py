@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from e3rl.experiments import dreem_ellipsoid, dreem_lock, dreem_rank
-from e3rl.neural.run_folder import write_json
+from e3rl.runs.folder import write_json
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Figure 3's combination locks (section 5.1): how many exploration episodes each horizon takes.
+"""Figure 2's combination locks (section 5.1): how many exploration episodes each horizon takes.
 
 Exploration runs once to the largest budget; at every smaller one the exploit phase is trained from what has been seen
 so far and evaluated on 100 greedy episodes. Both rewards and all seeds are lanes of one program.
@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from e3rl.e3 import Epoch
 from e3rl.envs.lock import CombinationLock
-from e3rl.experiments.tables import table_path, write_table
-from e3rl.neural.config import CONFIGS
-from e3rl.neural.lanes import Lanes
+from e3rl.envs.spec import spec_of
+from e3rl.experiments.tables import refuse_seeds, table_path, write_table
+from e3rl.neural.presets import PRESETS
+from e3rl.neural.training import NeuralProgram
+from e3rl.runs.record import Record
+from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
 
 SOLVED = 0.95
@@ -38,19 +40,22 @@ class LockExperiment:
     config: str = "e3rl"
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     changes: tuple[tuple[str, Any], ...] = ()
-    """Settings that differ from the named config."""
+    """Settings that differ from the named config, by path."""
     rewards: tuple[str, ...] = ("standard", "antishaped")
 
 
-def _options(**changes: Any) -> LockExperiment:
+def _options(planner: str = "mcts", **changes: Any) -> LockExperiment:
     """One choice of planning, compared with the others by how much it has found after a small budget."""
-    changes = {"planner": "mcts", "choice": "mean", "exploit_updates": 6_000, **changes}
+    chosen: dict[str, Any] = {"planner": planner, "exploit.value.updates": 6_000}
+    if planner == "mcts":
+        chosen["planner.choice"] = "mean"
+    chosen |= {name.replace("__", "."): value for name, value in changes.items()}
     return LockExperiment(
-        8, (8, 12, 16), seeds=(100, 101, 102), changes=tuple(changes.items()), rewards=("antishaped",)
+        8, (8, 12, 16), seeds=(100, 101, 102), changes=tuple(chosen.items()), rewards=("antishaped",)
     )
 
 
-EXPERIMENTS: dict[str, LockExperiment] = {
+LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
     "lock/h5": LockExperiment(5, (5, 8, 10, 12, 15, 20, 25)),
     "lock/h10": LockExperiment(10, (10, 12, 15, 20, 25, 30, 50)),
     "lock/h15": LockExperiment(15, (10, 12, 15, 20, 25, 30, 50)),
@@ -61,72 +66,67 @@ EXPERIMENTS: dict[str, LockExperiment] = {
     "lock-paper/h10": LockExperiment(10, (50,), "paper-lock-h10"),
     "lock-paper/h15": LockExperiment(15, (50,), "paper-lock-h15"),
     "lock-paper/h20": LockExperiment(20, (75,), "paper-lock-h20"),
-    "planning/value": _options(planner="value"),
-    "planning/uniform": _options(planner="uniform"),
+    "planning/value": _options("value"),
+    "planning/uniform": _options("uniform"),
     "planning/mcts": _options(),
-    "planning/mcts-leaf-zero": _options(leaf="zero"),
-    "planning/mcts-leaf-rollout": _options(leaf="rollout"),
-    "planning/mcts-choice-best": _options(choice="best"),
-    "planning/mcts-choice-visits": _options(choice="visits"),
-    "planning/mcts-own-noise": _options(common_noise=False),
-    "planning/mcts-no-samples": _options(from_samples=False),
-    "planning/mcts-distance-mean": _options(distance="mean"),
-    "planning/mcts-distance-hellinger": _options(distance="hellinger"),
-    "planning/value-distance-mean": _options(planner="value", distance="mean"),
-    "planning/value-distance-hellinger": _options(planner="value", distance="hellinger"),
-    "planning/value-no-prior": _options(planner="value", prior_weight=0.0),
-    "planning/value-input": _options(planner="value", conditioning="input"),
-    "planning/value-exploit-dqn": _options(planner="value", exploit="dqn", exploit_updates=30_000),
+    "planning/mcts-leaf-zero": _options(planner__leaf="zero"),
+    "planning/mcts-leaf-rollout": _options(planner__leaf="rollout"),
+    "planning/mcts-choice-best": _options(planner__choice="best"),
+    "planning/mcts-choice-visits": _options(planner__choice="visits"),
+    "planning/mcts-own-noise": _options(planner__common_noise=False),
+    "planning/mcts-no-samples": _options(planner__from_samples=False),
+    "planning/mcts-distance-mean": _options(utility="mean"),
+    "planning/mcts-distance-hellinger": _options(utility="hellinger"),
+    "planning/value-distance-mean": _options("value", utility="mean"),
+    "planning/value-distance-hellinger": _options("value", utility="hellinger"),
+    "planning/value-no-prior": _options("value", fit__prior_weight=0.0),
+    "planning/value-input": _options("value", model__conditioning="input"),
+    "planning/value-exploit-dqn": _options("value", exploit="dqn", exploit__value__updates=30_000),
 }
 
 
 def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = ()) -> list[dict[str, Any]]:
     """Run one experiment, write `out`/NAME.csv and .json after every budget, return its rows."""
-    if name not in EXPERIMENTS:
-        raise UserError(f"unknown experiment {name!r}; known: {', '.join(EXPERIMENTS)}")
-    experiment = EXPERIMENTS[name]
+    if name not in LOCK_EXPERIMENTS:
+        raise UserError(f"unknown experiment {name!r}; known: {', '.join(LOCK_EXPERIMENTS)}")
+    experiment = LOCK_EXPERIMENTS[name]
     seeds = tuple(seeds) or experiment.seeds
-    if not all(0 <= seed < 2**31 for seed in seeds):
-        raise UserError(f"seeds must be from 0 to 2**31 − 1, got {', '.join(map(str, seeds))}")
-    changes = {**dict(experiment.changes), "explore_ratio": max(experiment.ratios)}
-    config = dataclasses.replace(CONFIGS[experiment.config], **changes)
+    refuse_seeds(seeds)
+    changes = {**dict(experiment.changes), "explore.ratio": max(experiment.ratios)}
+    config = changed(PRESETS[experiment.config], changes)
     cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
     locks = [
         CombinationLock(experiment.horizon, antishaped=reward == "antishaped", seed=seed)
         for reward, seed in cases
     ]
-    env = jax.tree.map(lambda *leaves: jnp.stack(leaves), *locks)
-    keys = jax.vmap(jax.random.key)(jnp.array([seed for _, seed in cases]))
-    lanes = Lanes(locks[0], config)
     budgets = {ratio * experiment.horizon: ratio for ratio in experiment.ratios}
-    if config.episodes_per_epoch != 1:
-        raise UserError("budgets are counted in episodes: episodes_per_epoch must be 1")
-
-    started, rows = time.perf_counter(), []
+    if config.explore.per_epoch != 1:
+        raise UserError("budgets are counted in episodes: explore.per_epoch must be 1")
+    started, rows = time.perf_counter(), list[dict[str, Any]]()
     paid = np.zeros(len(cases), int)
-    models, value, replay = lanes.init(keys)
-    for t in range(max(budgets)):
-        epoch = jnp.full(len(cases), t)
-        policy, _ = lanes.plan(models, value, replay, keys, epoch)
-        value = policy.value
-        replay, collected = lanes.collect(env, policy, replay, keys, epoch)
-        models, _ = lanes.update_models(models, replay, keys, epoch)
-        paid += np.asarray(collected.returns)[:, 0] > 2.0
-        if t + 1 not in budgets:
-            continue
-        exploit = lanes.exploit(models, replay, keys)
-        returns = np.asarray(lanes.evaluate(env, exploit, keys, config.evaluation_episodes))
+    program = NeuralProgram(locks, [spec_of(lock) for lock in locks], config, [seed for _, seed in cases])
+
+    def judge(epoch: Epoch) -> None:
+        nonlocal paid
+        paid = paid + (np.asarray(epoch.collected.returns)[:, 0] > 2.0)
+        episodes = epoch.t + 1
+        if episodes not in budgets:
+            return
+        policy = program.agent.exploit(epoch.models, epoch.replay, program.keys)
+        returns = program.evaluate(policy, config.evaluation_episodes)
         seconds = round(time.perf_counter() - started, 1)
         for lane, (reward, seed) in enumerate(cases):
             mean, optimum = float(returns[lane].mean()), locks[lane].optimal_return
             solved = mean >= SOLVED * optimum
             entry = (
-                name, experiment.horizon, reward, seed, budgets[t + 1], t + 1, round(mean, 6), optimum, solved,
+                name, experiment.horizon, reward, seed, budgets[episodes], episodes, round(mean, 6), optimum, solved,
                 int(paid[lane]), seconds,
             )  # fmt: skip
             rows.append(dict(zip(COLUMNS, entry, strict=True)))
-        write(name, out, rows, experiment, seeds, dataclasses.asdict(config))
-        say(f"{name} {budgets[t + 1]}H ({t + 1} episodes), {seconds:.0f} s: {tally(rows, t + 1)}")
+        write(name, out, rows, experiment, seeds, as_dict(config))
+        say(f"{name} {budgets[episodes]}H ({episodes} episodes), {seconds:.0f} s: {tally(rows, episodes)}")
+
+    program.explore(Record(program.seeds), False, lambda models, replay, v_explore: None, judge)
     return rows
 
 

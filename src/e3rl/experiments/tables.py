@@ -10,8 +10,15 @@ from typing import Any
 import jax
 
 from e3rl._version import __version__
-from e3rl.neural.checkpoint import write_file
-from e3rl.neural.run_folder import git_commit, write_json
+from e3rl.runs.checkpoint import write_file
+from e3rl.runs.folder import git_commit, write_json
+from e3rl.types import UserError
+
+
+def refuse_seeds(seeds: Sequence[int]) -> None:
+    """An error for numbers that are no seeds."""
+    if not all(0 <= seed < 2**31 for seed in seeds):
+        raise UserError(f"seeds must be from 0 to 2**31 − 1, got {', '.join(map(str, seeds))}")
 
 
 def table_path(out: Path, name: str) -> Path:

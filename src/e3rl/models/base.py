@@ -1,14 +1,20 @@
 """What every dynamics family is: a network whose prediction can be drawn from, compared and scored."""
 
+import math
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
+from e3rl.envs.encoding import Encoding
+from e3rl.envs.spec import Spec
 from e3rl.replay import Transitions
+from e3rl.runs.settings import Settings
 from e3rl.types import Key, Keys
 
 RARELY_ENDS = -5.0
@@ -34,6 +40,8 @@ def within_bounds(obs: Float[Array, "..."]) -> Float[Array, "..."]:
 class AbstractDynamics(eqx.Module):
     """One member of the ensemble; `jax.vmap` gives minibatches and members. Observations are scaled to [0, 1]."""
 
+    draws_bits: ClassVar[bool] = False
+    """Whether what `draw` returns is made of zeros and ones, which take a byte each where many are kept."""
     noise_shape: eqx.AbstractVar[tuple[int, ...]]
     """Shape of the uniform noise that `draw` turns into one next observation; (0,) for deterministic dynamics."""
 
@@ -84,3 +92,58 @@ class AbstractDynamics(eqx.Module):
     def every_action(self, obs: Shaped[Array, "*obs"], time: Int[Array, ""], actions: int) -> Prediction:
         """The predictions for one state and each of `actions` actions, on a leading axis."""
         return jax.vmap(self, in_axes=(None, 0, None))(obs, jnp.arange(actions, dtype=jnp.int32), time)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What networks and planners are made for: an environment, and whether they see the time step."""
+
+    spec: Spec
+    clock: bool
+    """Values, and the models of families that can, see the time step; otherwise they are the same at every step."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.spec.encoding.shape
+
+    @property
+    def entries(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def actions(self) -> int:
+        return self.spec.actions
+
+    @property
+    def horizon(self) -> int:
+        return self.spec.horizon
+
+
+@dataclass(frozen=True)
+class AbstractFamily(Settings):
+    """A kind of dynamics with its settings (section 4.1)."""
+
+    of_probabilities: ClassVar[bool] = False
+    """Whether a prediction's mean is made of chances, as distances between distributions need."""
+
+    @staticmethod
+    def natural(encoding: Encoding) -> bool:
+        """Whether this is the family for such observations where nobody names one."""
+        return False
+
+    @staticmethod
+    def refuses(encoding: Encoding) -> str | None:
+        """What the family is for, where these observations are not that."""
+        return None if len(encoding.shape) == 1 else "vectors"
+
+    @abstractmethod
+    def make(self, problem: Problem) -> Callable[[Key], AbstractDynamics]:
+        """Makes a member of the ensemble from its key."""
+
+    def loss_terms(self, entries: int) -> int:
+        """How many entries of an observation the loss adds up: what the weight of a prior counts in."""
+        return entries
+
+
+def kinds_of(encoding: Encoding) -> set[str]:
+    return {part.kind for part in encoding.parts}

@@ -1,14 +1,18 @@
 """Multivariate Bernoulli dynamics for binary observations: the combination lock's model (sections 4.1 and 5.1)."""
 
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
-from e3rl.models.base import RARELY_ENDS, AbstractDynamics, Prediction
+from e3rl.envs.encoding import Encoding
+from e3rl.models.base import RARELY_ENDS, AbstractDynamics, AbstractFamily, Prediction, Problem, kinds_of
 from e3rl.replay import Transitions
+from e3rl.runs.settings import setting
 from e3rl.types import Key
 
 Conditioning = Literal["input", "gate"]
@@ -37,6 +41,7 @@ class BernoulliDynamics(AbstractDynamics):
     that was never tried keeps its random gate, so members go on disagreeing about it whatever is learned elsewhere.
     """
 
+    draws_bits: ClassVar[bool] = True
     weights: Weights
     noise_shape: tuple[int, ...] = eqx.field(static=True)
     mean_over_bits: bool = eqx.field(static=True)
@@ -146,3 +151,43 @@ def _deviations(width: int, bits: int, gated: bool) -> dict[str, float]:
         "head": (2 / width) ** 0.5,
         "head_bias": 0.1,
     }
+
+
+@dataclass(frozen=True)
+class Bernoulli(AbstractFamily):
+    """For binary vectors, each bit with a chance of its own."""
+
+    of_probabilities: ClassVar[bool] = True
+
+    hidden: int = setting(64, "Hidden layer size (App. C.1: 50)", at_least=1)
+    conditioning: Conditioning = setting(
+        "gate",
+        'How dynamics take action and time step: one-hot "input" as in the paper\'s code, or "gate" as in App. C.3',
+    )
+    mean_over_bits: bool = setting(
+        False,
+        "Average the observation's log-likelihood over its bits, as the paper's code does, instead of summing",
+    )
+
+    @staticmethod
+    def natural(encoding: Encoding) -> bool:
+        return len(encoding.shape) == 1 and kinds_of(encoding) == {"binary"}
+
+    @staticmethod
+    def refuses(encoding: Encoding) -> str | None:
+        return None if Bernoulli.natural(encoding) else "binary vectors"
+
+    def make(self, problem: Problem) -> Callable[[Key], BernoulliDynamics]:
+        steps = problem.horizon if problem.clock else 1
+        return lambda key: BernoulliDynamics(
+            problem.entries,
+            problem.actions,
+            steps,
+            width=self.hidden,
+            conditioning=self.conditioning,
+            mean_over_bits=self.mean_over_bits,
+            key=key,
+        )
+
+    def loss_terms(self, entries: int) -> int:
+        return 1 if self.mean_over_bits else entries

@@ -1,5 +1,7 @@
 """Deterministic dynamics for images: the convolutional network of appendix C.2."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import equinox as eqx
@@ -7,9 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 
-from e3rl.models.base import RARELY_ENDS, AbstractDynamics, Prediction
-from e3rl.models.mlp import SLOPE, Outputs, draw_weights
+from e3rl.envs.encoding import Encoding
+from e3rl.models.base import RARELY_ENDS, AbstractDynamics, AbstractFamily, Prediction, Problem
+from e3rl.models.layers import SLOPE, Outputs, draw_weights
 from e3rl.replay import Transitions
+from e3rl.runs.settings import setting
 from e3rl.types import Key
 
 RewardHead = Literal["dense", "pooled"]
@@ -167,3 +171,41 @@ def _deviations(shapes: dict[str, tuple[int, ...]]) -> dict[str, float]:
     }
     biases = {name: 0.1 for name in shapes if name.endswith("_bias")}
     return {**deviation, **biases, "change_bias": 0.1 * STILL}
+
+
+HEAD = (
+    'Reward and ending from a fully-connected layer over the image as in App. C.2 ("dense"), or from a maximum over '
+    'its places ("pooled"), which holds wherever in the image something happens'
+)
+
+
+@dataclass(frozen=True)
+class Conv(AbstractFamily):
+    """For images [height, width, channels] whose next frame is certain."""
+
+    hidden: int = setting(
+        64, "Width of the fully-connected layer for reward and ending (App. C.2)", at_least=1
+    )
+    maps: int = setting(16, "Feature maps of every convolution (App. C.2: 16)", at_least=1)
+    reward_head: RewardHead = setting("pooled", HEAD)
+
+    @staticmethod
+    def natural(encoding: Encoding) -> bool:
+        return len(encoding.shape) == 3
+
+    @staticmethod
+    def refuses(encoding: Encoding) -> str | None:
+        if len(encoding.shape) == 3:
+            return None
+        return f"images [height, width, channels], not shape {encoding.shape}"
+
+    def make(self, problem: Problem) -> Callable[[Key], ConvDynamics]:
+        height, breadth, channels = problem.shape
+        return lambda key: ConvDynamics(
+            (height, breadth, channels),
+            problem.actions,
+            maps=self.maps,
+            width=self.hidden,
+            reward_head=self.reward_head,
+            key=key,
+        )

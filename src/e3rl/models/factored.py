@@ -1,15 +1,20 @@
 """Dynamics for observations of mixed kind: one distribution per part of the encoding."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
-from e3rl.envs.encoding import Part
-from e3rl.models.base import RARELY_ENDS, AbstractDynamics, Prediction
-from e3rl.models.mlp import CHANGE, GatedNetwork, Outputs
+from e3rl.envs.encoding import Encoding, Part
+from e3rl.models.base import RARELY_ENDS, AbstractDynamics, AbstractFamily, Prediction, Problem, kinds_of
+from e3rl.models.layers import CHANGE, GatedNetwork, Outputs
 from e3rl.replay import Transitions
+from e3rl.runs.settings import setting
 from e3rl.types import Key
 
 
@@ -122,3 +127,20 @@ class FactoredDynamics(AbstractDynamics):
 def _draws(part: Part) -> int:
     """How many uniform numbers it takes to draw the part."""
     return {"binary": part.stop - part.start, "categorical": 1, "continuous": 0}[part.kind]
+
+
+@dataclass(frozen=True)
+class Factored(AbstractFamily):
+    """For vectors of mixed kind: bits, categories and numbers."""
+
+    of_probabilities: ClassVar[bool] = True
+
+    hidden: int = setting(64, "Hidden layer size", at_least=1)
+
+    @staticmethod
+    def natural(encoding: Encoding) -> bool:
+        return len(encoding.shape) == 1 and kinds_of(encoding) not in ({"binary"}, {"continuous"})
+
+    def make(self, problem: Problem) -> Callable[[Key], FactoredDynamics]:
+        parts = problem.spec.encoding.parts
+        return lambda key: FactoredDynamics(parts, problem.actions, self.hidden, key=key)

@@ -1,5 +1,6 @@
 """UpdateModelSet of Neural-E³ (section 4.1): N_update gradient steps per member, each on its own minibatches."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 from e3rl.models.base import AbstractDynamics
 from e3rl.models.ensemble import Ensemble
 from e3rl.replay import Replay, Transitions
+from e3rl.runs.settings import Settings, setting
 from e3rl.types import Key
 
 
@@ -23,36 +25,58 @@ class ModelSet(NamedTuple):
     optimiser: optax.OptState
 
 
-class FitSettings(NamedTuple):
-    updates: int
-    batch: int
-    learning_rate: float
-    clip: float
-    prior_weight: float
-    """0: plain maximum likelihood. 1, where the likelihood is summed over bits: each member's weights are about a draw
-    from the posterior under the prior that drew its initial weights (anchored ensembles); more favours it."""
-    recent_share: float
-    unroll: int = 1
-    """K of App. B.1: steps that a model is unrolled on its own predictions."""
-    ending_share: float = 0.0
-    """Chance that an example is one, or a segment contains one, on which an episode terminated."""
+@dataclass(frozen=True)
+class Fit(Settings):
+    """The ensemble and how it is fitted."""
+
+    members: int = setting(5, 'E of section 4.1 (App. C.1: "Ensemble Size")', at_least=1)
+    updates: int = setting(200, 'N_update of section 4.1 (App. C.1: "Model Updates per Epoch")', at_least=1)
+    batch: int = setting(
+        64,
+        "Transitions (or segments) per member and update. The paper's minibatch of 100 is split over its 5 members",
+        at_least=1,
+    )
+    unroll: int = setting(
+        1, "K of App. B.1: steps that a model is unrolled on its own predictions while fitted", at_least=1
+    )
+    learning_rate: float = setting(2e-3, 'Adam\'s step (App. C.1 to C.3: "Learning Rate")', above=0)
+    gradient_clip: float = setting(10.0, "Largest global norm of a member's gradient", above=0)
+    prior_weight: float = setting(
+        0.23,
+        "Pull of each member towards its own initial weights, per observation entry that the loss adds up. 0 is plain "
+        "maximum likelihood; with 1 each member's weights are about a draw from the posterior under the prior that "
+        "drew its initial weights (anchored ensembles); more favours the prior",
+    )
+    recent_share: float = setting(
+        0.0,
+        "Chance that a training example comes from the last epoch (App. B.1: ½ for deterministic environments)",
+        at_most=1,
+    )
+    ending_share: float = setting(
+        0.0,
+        "Chance that a training example is one (or a segment contains one) on which an episode terminated. These are "
+        "rare and decide everything where the reward is at the end",
+        at_most=1,
+    )
 
     def optimiser(self) -> optax.GradientTransformation:
-        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(self.learning_rate))
+        return optax.chain(optax.clip_by_global_norm(self.gradient_clip), optax.adam(self.learning_rate))
 
 
-def make_model_set(members: Ensemble, settings: FitSettings) -> ModelSet:
+def make_model_set(members: Ensemble, settings: Fit) -> ModelSet:
     state = eqx.filter_vmap(settings.optimiser().init)(eqx.filter(members, eqx.is_array))
     return ModelSet(members, members, state)
 
 
 def update_model_set(
-    models: ModelSet, replay: Replay, key: Key, settings: FitSettings
+    models: ModelSet, replay: Replay, key: Key, settings: Fit, terms: int = 1
 ) -> tuple[ModelSet, Float[Array, ""]]:
-    """Algorithm 1, line 8: returns M_{t+1} and the mean loss over its last updates."""
+    """Algorithm 1, line 8: returns M_{t+1} and the mean loss over its last updates. The loss adds up `terms` entries of
+    an observation, by which the prior's weight is multiplied."""
     optimiser = settings.optimiser()
     examples = jnp.maximum(replay.size, 1).astype(jnp.float32)
     shares = settings.recent_share, settings.ending_share
+    weight = settings.prior_weight * terms
 
     def objective(member: Ensemble, anchor: Ensemble, key: Key) -> tuple[Array, Array]:
         key_loss = jax.random.fold_in(key, 1)
@@ -65,7 +89,7 @@ def update_model_set(
             nll = unrolled_loss(member, *segments, key_loss)
         if settings.prior_weight == 0.0:
             return nll, nll
-        return nll + settings.prior_weight / examples * _distance_to_anchor(member, anchor), nll
+        return nll + weight / examples * _distance_to_anchor(member, anchor), nll
 
     def update_member(member: Ensemble, anchor: Ensemble, state: optax.OptState, key: Key) -> tuple:
         (_, nll), gradient = eqx.filter_value_and_grad(objective, has_aux=True)(member, anchor, key)

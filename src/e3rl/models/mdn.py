@@ -1,5 +1,7 @@
 """Mixture density network (Bishop 1994) for vectors whose next state is uncertain (section 4.1)."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import equinox as eqx
@@ -8,9 +10,10 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float, Int, Shaped
 
-from e3rl.models.base import RARELY_ENDS, AbstractDynamics, Prediction
-from e3rl.models.mlp import CHANGE, GatedNetwork, Outputs
+from e3rl.models.base import RARELY_ENDS, AbstractDynamics, AbstractFamily, Prediction, Problem
+from e3rl.models.layers import CHANGE, GatedNetwork, Outputs
 from e3rl.replay import Transitions
+from e3rl.runs.settings import setting
 from e3rl.types import Key
 
 LOG_DEVIATION = (-5.0, 1.0)
@@ -94,3 +97,16 @@ class MdnDynamics(AbstractDynamics):
 
     def prior_deviation(self) -> "MdnDynamics":
         return eqx.tree_at(lambda model: model.network, self, self.network.prior_deviation())
+
+
+@dataclass(frozen=True)
+class Mdn(AbstractFamily):
+    """For vectors of numbers whose next value is uncertain."""
+
+    hidden: int = setting(64, "Hidden layer size", at_least=1)
+    components: int = setting(5, "M, Gaussians in the mixture", at_least=1)
+
+    def make(self, problem: Problem) -> Callable[[Key], MdnDynamics]:
+        return lambda key: MdnDynamics(
+            problem.entries, problem.actions, components=self.components, width=self.hidden, key=key
+        )

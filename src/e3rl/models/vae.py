@@ -1,5 +1,8 @@
 """Conditional variational autoencoder (Kingma & Welling 2014) for uncertain vectors and images (section 4.1)."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,10 +11,13 @@ from jax.scipy.special import ndtri
 from jaxtyping import Array, Float, Int, Shaped
 from scipy.stats import norm, qmc
 
-from e3rl.models.base import AbstractDynamics, Prediction
-from e3rl.models.conv import WINDOW, ConvDynamics, RewardHead, convolve
-from e3rl.models.mlp import CHANGE, SLOPE, GatedNetwork, MlpDynamics, draw_weights
+from e3rl.envs.encoding import Encoding
+from e3rl.models.base import AbstractDynamics, AbstractFamily, Prediction, Problem
+from e3rl.models.conv import HEAD, WINDOW, ConvDynamics, RewardHead, convolve
+from e3rl.models.layers import CHANGE, SLOPE, GatedNetwork, draw_weights
+from e3rl.models.mlp import MlpDynamics
 from e3rl.replay import Transitions
+from e3rl.runs.settings import setting
 from e3rl.types import Key
 
 TAIL = 1e-6
@@ -163,3 +169,32 @@ def _spread(points: int, latent: int) -> Float[np.ndarray, "{points} {latent}"]:
         return np.zeros((1, latent), np.float32)
     uniform = qmc.Halton(latent, scramble=False).random(points + 1)[1:]
     return norm.ppf(uniform).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Vae(AbstractFamily):
+    """For vectors and images of numbers whose next value is uncertain."""
+
+    hidden: int = setting(64, "Hidden layer size", at_least=1)
+    latent: int = setting(4, "Entries of the latent vector z", at_least=1)
+    maps: int = setting(16, "Feature maps of every convolution, for images", at_least=1)
+    points: int = setting(
+        8, "Values of z that the mean prediction is taken over; 1 decodes z = 0 alone", at_least=1
+    )
+    reward_head: RewardHead = setting("pooled", f"For images. {HEAD}")
+
+    @staticmethod
+    def refuses(encoding: Encoding) -> str | None:
+        return None
+
+    def make(self, problem: Problem) -> Callable[[Key], VaeDynamics]:
+        return lambda key: VaeDynamics(
+            problem.shape,
+            problem.actions,
+            latent=self.latent,
+            width=self.hidden,
+            maps=self.maps,
+            reward_head=self.reward_head,
+            points=self.points,
+            key=key,
+        )

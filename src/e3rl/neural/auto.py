@@ -1,22 +1,28 @@
 """Settings that suit an environment by its looks, for users who name none."""
 
 import dataclasses
-import functools
-from collections.abc import Callable
-from typing import cast
+from typing import Any
 
 import jax
 import numpy as np
 
-from e3rl.envs.adapter import GymnasiumEnvironment, make
-from e3rl.envs.base import AbstractEnvironment, rollout, uniform_policy
+from e3rl.envs.adapter import GymnasiumEnvironment
+from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.determinism import looks_deterministic
 from e3rl.envs.encoding import Encoding
-from e3rl.envs.vector import HostEnvironments
-from e3rl.neural.config import CONFIGS, NeuralE3Config
-from e3rl.neural.families import natural_family
-from e3rl.neural.lanes import Environment
-from e3rl.types import UserError
+from e3rl.envs.opening import Opened
+from e3rl.envs.playing.rollout import rollout, uniform_policy
+from e3rl.models import natural_family
+from e3rl.models.bernoulli import Bernoulli
+from e3rl.models.conv import Conv
+from e3rl.models.factored import Factored
+from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.presets import PRESETS, STATIONARY
+from e3rl.planners.exploit_dqn import OfflineDqn
+from e3rl.planners.graph_search import GraphSearch
+from e3rl.planners.mcts import TreeSearch
+from e3rl.planners.utility import Marginal
+from e3rl.values.double_dqn import DqnFit
 
 GLANCE = 50
 """Frames that are looked at."""
@@ -24,45 +30,31 @@ SHORT = 100
 """Steps up to which a binary problem counts as one of finite horizon, like the lock."""
 
 
-def suited_config(env: AbstractEnvironment | GymnasiumEnvironment) -> NeuralE3Config:
+def suited_config(opened: Opened) -> NeuralE3Config:
     """The dynamics family follows from the observations, the planner from whether steps look deterministic."""
-    encoding = Encoding(env.observation_space)
+    encoding = opened.spec.encoding
     family = natural_family(encoding)
-    if family == "bernoulli" and env.time_limit is not None and env.time_limit <= SHORT:
-        return CONFIGS["e3rl"]
-    base = CONFIGS["e3rl-image"] if family == "conv" else CONFIGS["e3rl-control"]
-    changes: dict[str, object] = {"family": family}
-    if family == "factored":
-        # All one-hots are equally far from the root. A category never tried may promise any reward, so what members
-        # disagree about is sought while exploring and shunned while exploiting.
-        changes |= {"frontier": "nearest", "reward_scale": 1.0, "caution": 0.3}
-    if all(part.kind != "continuous" for part in encoding.parts) and family != "conv":
-        changes["distance"] = "marginal"
-    if family == "conv":
-        changes["snap"] = _is_black_and_white(env, encoding)
-    if not looks_deterministic(env, jax.random.key(0)):
-        changes["planner"] = "mcts"
-        if base.exploit == "graph":
-            changes["exploit"] = "dqn"
-    return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
-
-
-def prepare(
-    env: object, options: dict[str, object], config: NeuralE3Config | None, asynchronous: bool = False
-) -> tuple[Environment, NeuralE3Config]:
-    """An environment ready for training, and its settings. What has an id is copied so that an epoch's episodes run
-    side by side, if `asynchronous` in processes of their own; an environment object is a single copy."""
-    made = make(env, **options)
-    if asynchronous and not (isinstance(env, str) and isinstance(made, GymnasiumEnvironment)):
-        raise UserError("only Gymnasium environments given by their id can be asynchronous")
-    config = config or suited_config(made)
-    if isinstance(made, AbstractEnvironment):
-        return made, config
-    if not isinstance(env, str):
-        return HostEnvironments(made), config
-    made.close()
-    again = cast(Callable[[], GymnasiumEnvironment], functools.partial(make, env, **options))
-    return HostEnvironments(again, config.episodes_per_epoch, asynchronous=asynchronous), config
+    if family is Bernoulli and opened.spec.horizon <= SHORT:
+        return PRESETS["e3rl"]
+    base = PRESETS["e3rl-image" if family is Conv else "e3rl-control"]
+    changes: dict[str, Any] = {"model": family()}
+    if family is Factored:
+        # A category never tried may promise any reward, so what members disagree about is sought while exploring and
+        # shunned while exploiting.
+        changes["utility"] = dataclasses.replace(base.utility, reward_scale=1.0, caution=0.3)
+        # All one-hots are equally far from the root.
+        changes["planner"] = GraphSearch(frontier="nearest")
+    if family is not Conv and all(part.kind != "continuous" for part in encoding.parts):
+        chosen = changes.get("utility", base.utility)
+        changes["utility"] = Marginal(reward_scale=chosen.reward_scale, caution=chosen.caution)
+    if family is Conv:
+        changes["exploit"] = GraphSearch(snap=_is_black_and_white(opened.made, encoding))
+    if not looks_deterministic(opened.made, jax.random.key(0)):
+        slower = dataclasses.replace(STATIONARY, target_rate=0.01)
+        changes["planner"] = TreeSearch(value=slower if family is Conv else STATIONARY)
+        if isinstance(base.exploit, GraphSearch):
+            changes["exploit"] = OfflineDqn(value=DqnFit(heads=False, ending_share=0.2))
+    return dataclasses.replace(base, **changes)
 
 
 def _is_black_and_white(env: AbstractEnvironment | GymnasiumEnvironment, encoding: Encoding) -> bool:

@@ -1,1 +1,32 @@
-"""Planners: which policy to run, in the models' imagination."""
+"""Planners: who explores, and who exploits."""
+
+from e3rl.planners.base import AbstractPlanner
+from e3rl.planners.exploit_dqn import OfflineDqn
+from e3rl.planners.exploit_value import ImaginedValue
+from e3rl.planners.graph_search import GraphSearch
+from e3rl.planners.mcts import TreeSearch
+from e3rl.planners.uniform import Uniform
+from e3rl.planners.value import ValuePlanner
+from e3rl.registry import Registry
+
+PLANNERS: Registry[type[AbstractPlanner]] = Registry(
+    "planner",
+    "e3rl.planners",
+    {
+        "value": ValuePlanner,
+        "graph": GraphSearch,
+        "mcts": TreeSearch,
+        "uniform": Uniform,
+    },
+)
+
+EXPLOITERS: Registry[type[AbstractPlanner]] = Registry(
+    "exploiter",
+    "e3rl.exploiters",
+    {
+        "value": ImaginedValue,
+        "dqn": OfflineDqn,
+        "graph": GraphSearch,
+        "mcts": TreeSearch,
+    },
+)

@@ -6,17 +6,20 @@ states do in a breadth-first search. All children of a node are inserted at once
 1 + iA, …, (i + 1)A of fixed arrays, the same rows in every lane of a `vmap`.
 """
 
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from e3rl.models.base import Prediction, within_bounds
+from e3rl.models.base import Problem, within_bounds
 from e3rl.models.ensemble import Ensemble
-from e3rl.planners.utility import Mode, max_squared_distance, mean_reward
+from e3rl.planners.base import AbstractPlanner, Plan, Policy
+from e3rl.runs.settings import setting
 from e3rl.types import Key
+from e3rl.values.imagined import Utility
 
 NO_PARENT = -1
 NO_ACTION = -1
@@ -28,31 +31,56 @@ FEW_ENTRIES = 16
 Frontier = Literal["nearest", "root"]
 
 
-class GraphSettings(NamedTuple):
-    nodes: int
-    """N_max. The paper's loop asks for room before it expands a node, not before it inserts a child, so the graph ends
-    with all children of its last expansion: 1 + ⌈(N_max − 1) / A⌉ · A nodes."""
-    actions: int
-    reward_scale: float
-    """Weight of a squared difference in predicted reward within the explore utility; the paper has states only, 0."""
-    exit_utility: float
-    """Stop after the expansion in which a node's utility per step exceeds this, as the released code does; 0: off."""
-    top_share: float
-    """Exploring, return a random one of the best nodes, this share of all, as the released code does with 0.01;
-    0: the best. A plan that ends where it began, as at a wall, would otherwise be found again and again."""
-    frontier: Frontier = "nearest"
-    """From where a node's priority is measured: the nearest node, as in the algorithm's text, or the root, as in the
-    released code for control, which drives the search outwards."""
-    snap: bool = False
-    """Round states to zeros and ones when exploiting: an error of a few hundredths then vanishes at every step instead
-    of growing along a plan of fifty. Exploration is drawn by just this growth, and keeps it."""
+@dataclass(frozen=True)
+class GraphSearch(AbstractPlanner):
+    """Best-first search; the actions that lead to the node of most utility per step are carried out without looking."""
 
-    @property
-    def expansions(self) -> int:
-        return -(-(self.nodes - 1) // self.actions)
+    open_loop: ClassVar[bool] = True
+    estimate: ClassVar[Literal["free", "costly", "none"]] = "costly"
 
-    def share(self, mode: Mode) -> float:
-        return self.top_share if mode == "explore" else 0.0
+    nodes: int = setting(
+        2_000,
+        "N_max of App. B.2.1. The paper's loop asks for room before it expands a node, not before it inserts a child, "
+        "so the graph ends with all children of its last expansion: 1 + ⌈(N_max − 1) / A⌉ · A nodes",
+        at_least=2,
+    )
+    frontier: Frontier = setting(
+        "nearest",
+        "From where a node's priority is measured: the nearest node, as in the algorithm's text, or the root, as in "
+        "the released code for control, which drives the search outwards",
+    )
+    exit_utility: float = setting(
+        0.0,
+        "The search also ends once a node's utility per step exceeds this, as in the released code; 0 searches on",
+    )
+    top_share: float = setting(
+        0.0,
+        "Return a random one of the best nodes, this share of all, as the released code does with 0.01; 0: the best. A "
+        "plan that ends where it began, as at a wall, would otherwise be found again and again",
+        at_most=1,
+    )
+    snap: bool = setting(
+        False,
+        "Round predicted states to zeros and ones: an error of a few hundredths then vanishes at every step instead of "
+        "growing along a plan of fifty. For exploiting: exploration is drawn by just this growth",
+    )
+
+    def expansions(self, actions: int) -> int:
+        return -(-(self.nodes - 1) // actions)
+
+    def plan(
+        self,
+        policy: Policy,
+        obs: Shaped[Array, "*obs"],
+        time: Int[Array, ""],
+        key: Key,
+        utility: Utility,
+        problem: Problem,
+    ) -> Plan:
+        """Within the episode's time; `key` matters only with `top_share`."""
+        scaled, left = policy.scale(obs), problem.horizon - time
+        graph = search(policy.models.members, scaled, time, utility, self, problem.actions, left)
+        return path_to(graph, best_node(graph, key, self.top_share), problem.horizon)
 
 
 class Graph(NamedTuple):
@@ -73,15 +101,6 @@ class Graph(NamedTuple):
     priority: Float[Array, " N"]
     """v.priority; −∞ once expanded, and from the start where the episode is predicted to end or nothing is finite."""
     size: Int[Array, ""]
-
-
-class Plan(NamedTuple):
-    actions: Int[Array, " H"]
-    """To be executed open loop; the first `length` count."""
-    length: Int[Array, ""]
-    value: Float[Array, ""]
-    """Utility per step of the chosen node."""
-    graph: Graph
 
 
 class _Node(NamedTuple):
@@ -115,21 +134,16 @@ def search(
     ensemble: Ensemble,
     obs: Float[Array, "*obs"],
     time: Int[Array, ""],
-    mode: Mode,
-    settings: GraphSettings,
+    utility: Utility,
+    settings: GraphSearch,
+    actions: int,
     deepest: int | Int[Array, ""] = NO_LIMIT,
 ) -> Graph:
     """𝒱 grown from `obs` at step `time`: the loop of Algorithm DeterministicPlanner. Nodes at depth `deepest`, where
     the episode's time is over, are not expanded."""
     members = jax.tree.leaves(ensemble)[0].shape[0]
-    actions = settings.actions
-    slots = 1 + settings.expansions * actions
-    snap = settings.snap and mode == "exploit"
-
-    def utility_of(predicted: Prediction) -> Float[Array, ""]:
-        if mode == "explore":
-            return max_squared_distance(predicted, settings.reward_scale)
-        return mean_reward(predicted)
+    expansions = settings.expansions(actions)
+    slots = 1 + expansions * actions
 
     def to_nearest(mean: Float[Array, "A D"], nodes: Float[Array, "D N"]) -> Float[Array, " A"]:
         """Squared distance to the nearest node inserted before, elder siblings included."""
@@ -146,16 +160,16 @@ def search(
         def every_action(member: Ensemble, state: Float[Array, "*obs"]) -> tuple:
             predicted = member.every_action(state, time + node.depth, actions)
             states = within_bounds(jax.vmap(member.most_likely)(predicted))
-            return jnp.round(states) if snap else states, predicted
+            return jnp.round(states) if settings.snap else states, predicted
 
         states, predicted = eqx.filter_vmap(every_action, out_axes=1)(ensemble, node.states)  # [A, E, …]
         mean = jnp.mean(states, axis=1).reshape(actions, -1)
-        utility = node.utility + jax.vmap(utility_of)(predicted)
+        total = node.utility + jax.vmap(utility)(predicted)
         ends = (jnp.mean(predicted.termination, axis=1) > 0.5) | (node.depth + 1 >= deepest)
 
         distance = away_from_root(mean) if settings.frontier == "root" else to_nearest(mean, now.mean)
-        sound = node.alive & jnp.isfinite(distance) & jnp.isfinite(utility)
-        utility = jnp.where(sound, utility, -jnp.inf)
+        sound = node.alive & jnp.isfinite(distance) & jnp.isfinite(total)
+        total = jnp.where(sound, total, -jnp.inf)
         at = 1 + i * actions
 
         def insert(array: Array, rows: Array, axis: int = 0) -> Array:
@@ -168,13 +182,13 @@ def search(
             depth=insert(now.depth, jnp.full(actions, node.depth + 1)),
             states=insert(now.states, states),
             mean=insert(now.mean, jnp.where(sound[:, None], mean, jnp.inf).T, axis=1),
-            utility=insert(now.utility, utility),
+            utility=insert(now.utility, total),
             priority=insert(expanded, jnp.where(sound & ~ends, distance, -jnp.inf)),
             size=now.size + jnp.where(node.alive, actions, 0),
         )
         chosen = _choose(after)
         if settings.exit_utility > 0.0:
-            good = utility / (node.depth + 1).astype(jnp.float32) > settings.exit_utility
+            good = total / (node.depth + 1).astype(jnp.float32) > settings.exit_utility
             chosen = chosen._replace(alive=chosen.alive & node.alive & ~jnp.any(good))
         return after._replace(chosen=chosen)
 
@@ -197,8 +211,8 @@ def search(
         size=jnp.array(1, jnp.int32),
         chosen=root,
     )
-    end = jax.lax.fori_loop(0, settings.expansions, expand, start)
-    every = jnp.tile(jnp.arange(actions, dtype=jnp.int32), settings.expansions)
+    end = jax.lax.fori_loop(0, expansions, expand, start)
+    every = jnp.tile(jnp.arange(actions, dtype=jnp.int32), expansions)
     return Graph(
         parent=end.parent,
         action=jnp.concatenate([jnp.array([NO_ACTION], jnp.int32), every]),
@@ -211,22 +225,8 @@ def search(
     )
 
 
-def plan(
-    ensemble: Ensemble,
-    obs: Float[Array, "*obs"],
-    time: Int[Array, ""],
-    key: Key,
-    mode: Mode,
-    settings: GraphSettings,
-    longest: int,
-) -> Plan:
-    """The actions that lead to the node of most utility per step, within an episode of `longest` steps. Execute them,
-    then plan again.
-
-    `key` matters only with `top_share`.
-    """
-    graph = search(ensemble, obs, time, mode, settings, longest - time)
-    node = best_node(graph, key, settings.share(mode))
+def path_to(graph: Graph, node: Int[Array, ""], longest: int) -> Plan:
+    """The actions that lead to `node`, at most `longest`, and its utility per step."""
 
     def climb(carry: tuple) -> tuple:
         node, actions = carry
@@ -237,8 +237,7 @@ def plan(
     actions: Array
     _, actions = jax.lax.while_loop(lambda carry: graph.depth[carry[0]] > 0, climb, start)
     depth = graph.depth[node]
-    value = graph.utility[node] / depth.astype(jnp.float32)
-    return Plan(actions, jnp.minimum(depth, longest), value, graph)
+    return Plan(actions, jnp.minimum(depth, longest), graph.utility[node] / depth.astype(jnp.float32))
 
 
 def best_node(graph: Graph, key: Key, top_share: float) -> Int[Array, ""]:

@@ -2,9 +2,11 @@
 
 A node is an [E, *obs, K] tensor of particles, ν'_{e,k} ~ M_e(ν_{e,k}, a): K samples of what each member predicts after
 the action sequence that leads to the node. The paper leaves several choices open: they are the options of
-`MctsSettings`.
+`TreeSearch`.
 """
 
+import dataclasses
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import equinox as eqx
@@ -13,37 +15,91 @@ import jax.numpy as jnp
 import mctx
 from jaxtyping import Array, Float, Int, Shaped
 
-from e3rl.models.base import Prediction, within_bounds
+from e3rl.models.base import Prediction, Problem, within_bounds
 from e3rl.models.ensemble import Ensemble
-from e3rl.models.qnetwork import QNetwork
-from e3rl.planners.utility import Distance, Mode, max_disagreement, mean_reward
+from e3rl.models.fit import ModelSet
+from e3rl.planners.base import AbstractPlanner, Plan, Policy, single
+from e3rl.planners.value import fitted
+from e3rl.replay import Replay
+from e3rl.runs.settings import group, setting
 from e3rl.types import Action, Key
+from e3rl.values.imagined import Utility, ValueFit
+from e3rl.values.network import QNetwork
+from e3rl.values.update import QState
 
 Leaf = Literal["zero", "rollout", "value"]
 Choice = Literal["best", "mean", "visits"]
 
 
-class MctsSettings(NamedTuple):
-    playouts: int
-    particles: int
-    exploration: float
-    """UCB constant."""
-    leaf: Leaf
-    """What a new leaf is worth beyond its own reward: nothing, a uniformly random rollout to the horizon, or the
-    learned exploration value at its particles."""
-    choice: Choice
-    """Which first action is returned: that of the best sequence seen, of the best mean value, or the most visited."""
-    common_noise: bool
-    """The same uniform noise for every member and playout (fresh at every depth), so that members differ in what they
-    believe and not in their dice; it is also drawn once per call instead of once per node."""
-    from_samples: bool
-    """Score the empirical distribution of the particles, as the paper does; otherwise the members' mean predictions."""
-    distance: Distance
-    reward_scale: float
-    horizon: int
-    actions: int
-    binary: bool
-    """Observations of zeros and ones take a byte an entry in the tree."""
+@dataclass(frozen=True)
+class TreeSearch(AbstractPlanner):
+    """UCB1 over action sequences; the first action of the plan is taken, then everything is planned again."""
+
+    playouts: int = setting(200, 'App. C.1: "MCTS playouts"', at_least=1)
+    particles: int = setting(100, 'K of App. B.2.2 (App. C.1: "MCTS samples")', at_least=1)
+    ucb: float = setting(1.0, "The constant of UCB1")
+    leaf: Leaf = setting(
+        "value",
+        "What a new leaf is worth beyond its own reward: nothing (zero), a uniformly random rollout to the horizon, or "
+        "a value fitted in imagination, at its particles",
+    )
+    choice: Choice = setting(
+        "best",
+        "Which first action is returned: that of the best sequence seen, of the best mean value, or the most visited "
+        "(visits)",
+    )
+    common_noise: bool = setting(
+        True,
+        "The same uniform noise for every member and playout (fresh at every depth), so that members differ in what "
+        "they believe and not in their dice; it is also drawn once per call instead of once per node",
+    )
+    from_samples: bool = setting(
+        True,
+        "Score the empirical distribution of the particles, as the paper does; otherwise the members' mean predictions",
+    )
+    value: ValueFit = group(ValueFit(), "How the value at the leaves is fitted, for leaf=value")
+
+    def fresh(self, problem: Problem, key: Key) -> QState | None:
+        return self.value.fresh(problem, key) if self.leaf == "value" else None
+
+    def prepare(
+        self,
+        value: QState | None,
+        models: ModelSet,
+        replay: Replay,
+        utility: Utility,
+        problem: Problem,
+        key: Key,
+    ) -> QState | None:
+        if self.leaf != "value":
+            return None
+        return fitted(value, self.value, models, replay, utility, problem, key)
+
+    def plan(
+        self,
+        policy: Policy,
+        obs: Shaped[Array, "*obs"],
+        time: Int[Array, ""],
+        key: Key,
+        utility: Utility,
+        problem: Problem,
+    ) -> Plan:
+        members = policy.models.members
+        # Of deterministic members all particles but one would be the same.
+        settings = dataclasses.replace(self, particles=1) if members.noise_shape == (0,) else self
+        network = None if policy.value is None else policy.value.online
+        found = search(
+            members,
+            network,
+            policy.scale(obs),
+            time,
+            key,
+            utility,
+            settings,
+            problem.horizon,
+            problem.actions,
+        )
+        return single(found.action, found.value)
 
 
 class Node(NamedTuple):
@@ -51,30 +107,32 @@ class Node(NamedTuple):
     time: Int[Array, ""]
 
 
-class Plan(NamedTuple):
+class Found(NamedTuple):
     action: Action
     value: Float[Array, ""]
     """What the plan is worth from here on, the estimate of v_explore (or v_exploit): of the best sequence seen, or of
     the chosen action's playouts in the mean."""
 
 
-def plan(
+def search(
     ensemble: Ensemble,
     value: QNetwork | None,
     obs: Shaped[Array, "*obs"],
     time: Int[Array, ""],
     key: Key,
-    mode: Mode,
-    settings: MctsSettings,
-) -> Plan:
+    utility: Utility,
+    settings: TreeSearch,
+    horizon: int,
+    actions: int,
+) -> Found:
     """The first action of the plan found from `obs` at step `time`; call it again at every step."""
     key_noise, key_ties, key_search = jax.random.split(key, 3)
     members = jax.tree.leaves(ensemble)[0].shape[0]
     shape = (*ensemble.noise_shape, settings.particles)
-    storage = jnp.int8 if settings.binary else jnp.float32
-    noise = uniform_noise(key_noise, (settings.horizon, *shape)) if settings.common_noise else None
+    storage = jnp.int8 if ensemble.draws_bits else jnp.float32
+    noise = uniform_noise(key_noise, (horizon, *shape)) if settings.common_noise else None
     # Drawn once: a draw at every step down the tree would cost more than the rest of the bookkeeping.
-    ties = jax.random.uniform(key_ties, (settings.playouts + 1, settings.actions))
+    ties = jax.random.uniform(key_ties, (settings.playouts + 1, actions))
 
     def advance(
         node: Node, action: Int[Array, ""], key: Key
@@ -83,7 +141,7 @@ def plan(
         if noise is None:
             uniform = uniform_noise(key, (members, *shape))
         else:
-            uniform = jnp.broadcast_to(noise[node.time % settings.horizon], (members, *shape))
+            uniform = jnp.broadcast_to(noise[node.time % horizon], (members, *shape))
 
         def each(member: Ensemble, state: Shaped[Array, "*obs K"], u: Float[Array, "..."]) -> tuple:
             predicted = member.columns(state, action, node.time)
@@ -94,11 +152,8 @@ def plan(
         empirical = Prediction(
             jnp.mean(drawn, axis=-1) if settings.from_samples else means.obs, means.reward, means.termination
         )
-        if mode == "explore":
-            reward = max_disagreement(empirical, settings.distance, settings.reward_scale)
-        else:
-            reward = mean_reward(empirical)
-        goes_on = jnp.where(node.time + 1 < settings.horizon, 1.0 - jnp.mean(means.termination), 0.0)
+        reward = utility(empirical)
+        goes_on = jnp.where(node.time + 1 < horizon, 1.0 - jnp.mean(means.termination), 0.0)
         return Node(drawn.astype(storage), node.time + 1), reward, goes_on
 
     def leaf_value(node: Node, key: Key) -> Float[Array, ""]:
@@ -111,14 +166,14 @@ def plan(
 
         def step(i: Int[Array, ""], carry: tuple) -> tuple:
             node, weight, total = carry
-            node, reward, goes_on = advance(node, actions[i], jax.random.fold_in(key_steps, i))
+            node, reward, goes_on = advance(node, taken[i], jax.random.fold_in(key_steps, i))
             return node, weight * goes_on, total + weight * reward
 
         key_actions, key_steps = jax.random.split(key)
-        actions = jax.random.randint(key_actions, (settings.horizon,), 0, settings.actions)
+        taken = jax.random.randint(key_actions, (horizon,), 0, actions)
         start = (node, jnp.array(1.0), jnp.array(0.0))
         total: Array
-        _, _, total = jax.lax.fori_loop(0, settings.horizon - node.time, step, start)
+        _, _, total = jax.lax.fori_loop(0, horizon - node.time, step, start)
         return total
 
     def expand(_: None, key: Key, action: Int[Array, " 1"], nodes: Node) -> tuple:
@@ -136,11 +191,11 @@ def plan(
         visits = tree.children_visits[node].astype(jnp.float32)
         parent = tree.node_visits[node].astype(jnp.float32)
         bonus = jnp.sqrt(jnp.log(jnp.maximum(parent, 1.0)) / jnp.maximum(visits, 1.0))
-        score = tree.qvalues(node) + settings.exploration * bonus
+        score = tree.qvalues(node) + settings.ucb * bonus
         score = jnp.where(visits == 0, jnp.inf, score)
         return jnp.argmax(jnp.where(score == jnp.max(score), ties[node], -1.0)).astype(jnp.int32)
 
-    no_prior = jnp.zeros((1, settings.actions))
+    no_prior = jnp.zeros((1, actions))
     whole = (1, members, *obs.shape, settings.particles)
     particles = jnp.broadcast_to(obs.astype(storage)[..., None], whole)
     root = Node(particles, time[None].astype(jnp.int32))
@@ -153,14 +208,14 @@ def plan(
             root_action_selection_fn=lambda key, tree, node: select(key, tree, node, jnp.array(0)),
             interior_action_selection_fn=select,
             num_simulations=settings.playouts,
-            max_depth=settings.horizon,
+            max_depth=horizon,
         )
         summary = tree.summary()
     values = best_sequence(tree) if settings.choice == "best" else summary.qvalues[0]
     visits = summary.visit_counts[0]
     scores = visits.astype(jnp.float32) if settings.choice == "visits" else values
     action = jnp.argmax(jnp.where(visits > 0, scores, -jnp.inf)).astype(jnp.int32)
-    return Plan(action, values[action])
+    return Found(action, values[action])
 
 
 def uniform_noise(key: Key, shape: tuple[int, ...]) -> Float[Array, "..."]:

@@ -1,4 +1,4 @@
-"""The baselines beside Neural-E³ (Figure 3): a table and two figures from the files of `e3rl reproduce baselines-...`.
+"""The baselines beside Neural-E³ (Figure 2): a table and two figures from the files of `e3rl reproduce baselines-...`.
 
 Neural-E³'s own results are read from the folders lock/ and control/ next to that of the baselines, where there are any.
 """
@@ -15,10 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from e3rl.envs.adapter import one_line
-from e3rl.experiments.baselines import EXPERIMENTS
+from e3rl.experiments.baselines import BASELINE_EXPERIMENTS
 from e3rl.experiments.tables import table_path
-from e3rl.neural.run_folder import read_json
 from e3rl.reports import deterministic, lock_budgets
+from e3rl.runs.folder import read_json
 from e3rl.types import UserError
 
 NEURAL, NEURAL_COLOUR = "Neural-E³", deterministic.COLOURS[0]
@@ -80,7 +80,7 @@ class Measured(NamedTuple):
 
 def found(folder: Path) -> list[Measured]:
     """The experiments of a folder, in the order in which `e3rl reproduce` lists them."""
-    order = {name: i for i, name in enumerate(EXPERIMENTS)}
+    order = {name: i for i, name in enumerate(BASELINE_EXPERIMENTS)}
     measured = []
     for path in sorted(folder.glob("baselines-*.json")):
         about = read_json(path)

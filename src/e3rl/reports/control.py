@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from e3rl.envs import acrobot, cart_pole, mountain_car
 from e3rl.models.ensemble import Ensemble, predict
-from e3rl.planners.utility import Distance, max_disagreement
+from e3rl.planners.utility import UTILITIES, AbstractUtility
 from e3rl.reports.recorded import Recorded
 from e3rl.types import Action
 
@@ -67,7 +67,7 @@ PLANES = {
 
 def plane_of(run: Recorded) -> Plane | None:
     """What to show of this run's observations; None for images and for vectors without two continuous entries."""
-    encoding = run.lanes.encoding
+    encoding = run.problem.spec.encoding
     known = PLANES.get(run.name)
     if known and not run.env_options.get("scale_observation"):
         return known
@@ -87,7 +87,7 @@ def phase_plane(run: Recorded) -> Figure | None:
     plane = plane_of(run)
     if plane is None:
         return None
-    has_field = run.lanes.encoding.shape == (2,)
+    has_field = run.problem.spec.encoding.shape == (2,)
     figure = Figure(figsize=(12 if has_field else 7, 5), layout="constrained")
     axes = figure.subplots(1, 2 if has_field else 1, squeeze=False, sharex=True, sharey=True)[0]
     _visits(axes[0], run, plane)
@@ -109,7 +109,7 @@ def phase_plane(run: Recorded) -> Figure | None:
 
 def _visits(axes: Axes, run: Recorded, plane: Plane) -> None:
     rows = jax.tree.map(lambda leaf: np.asarray(leaf)[: run.size], run.replay.rows)
-    epoch = 1 + run.episode // run.config.episodes_per_epoch
+    epoch = 1 + run.episode // run.config.explore.per_epoch
     edges = np.arange(0.5, epoch[-1] + 1)
     if len(edges) > 257:
         edges = np.linspace(0.5, epoch[-1] + 0.5, 257)
@@ -147,9 +147,10 @@ def _field(axes: Axes, run: Recorded) -> None:
         cmap="magma",
         norm=log_scale(values),
     )
+    name = UTILITIES.name_of(type(run.config.utility))
     axes.set_title("where its models disagree: largest over actions and pairs of models", fontsize=10)
     assert axes.figure is not None
-    axes.figure.colorbar(drawn, ax=axes, label=f"disagreement ({run.config.distance} distance)", pad=0.02)
+    axes.figure.colorbar(drawn, ax=axes, label=f"disagreement ({name} distance)", pad=0.02)
 
 
 def log_scale(values: Float[np.ndarray, "*any"]) -> Normalize:
@@ -163,18 +164,17 @@ def disagreement_field(run: Recorded) -> Float[np.ndarray, "y x"]:
     """max_a max_{e,e'} δ of App. B.2.1 over a grid of the two entries; rows are the second entry, from its bottom."""
     line = jnp.linspace(0.0, 1.0, GRID)
     points = jnp.stack(jnp.meshgrid(line, line), axis=-1).reshape(-1, 2)
-    config = run.config
-    values = _disagreements(run.members, points, run.lanes.actions, config.distance, config.reward_scale)
+    values = _disagreements(run.members, points, run.problem.actions, run.config.utility)
     return np.asarray(values).reshape(GRID, GRID)
 
 
 @eqx.filter_jit
 def _disagreements(
-    members: Ensemble, points: Float[Array, "B D"], actions: int, distance: Distance, reward_scale: float
+    members: Ensemble, points: Float[Array, "B D"], actions: int, utility: AbstractUtility
 ) -> Float[Array, " B"]:
     def at(point: Float[Array, " D"], action: Action) -> Float[Array, ""]:
         predicted = predict(members, point, action, jnp.array(0, jnp.int32))
-        return max_disagreement(predicted, distance, reward_scale)
+        return utility.disagreement(predicted)
 
     every_action = jax.vmap(at, in_axes=(None, 0))
     choices = jnp.arange(actions, dtype=jnp.int32)

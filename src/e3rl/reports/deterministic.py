@@ -1,4 +1,4 @@
-"""Tables and curves of the mazes and control tasks (Figure 3, lower half) from the files of `e3rl reproduce`."""
+"""Tables and curves of the mazes and control tasks (Figure 2, lower half) from the files of `e3rl reproduce`."""
 
 import csv
 from collections.abc import Sequence
@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from e3rl.experiments.tables import table_path
-from e3rl.neural.run_folder import read_json
+from e3rl.neural.old_names import stored_config
+from e3rl.runs.folder import read_json
 from e3rl.types import UserError
 
 COLOURS = ("#3b6fb6", "#c0392b", "#2e8b57", "#8e5ea2", "#d08c2f")
@@ -32,7 +33,7 @@ def table(folder: Path) -> str:
         "exploring (last epoch)"
     ]
     for about in found(folder):
-        size = about["config"]["episodes_per_epoch"]
+        size = stored_config(about["config"]).explore.per_epoch
         epochs = _explored(table_path(folder, about["experiment"]), size)
         for budget in sorted({verdict["budget"] for verdict in about["exploit"]}):
             own = [verdict for verdict in about["exploit"] if verdict["budget"] == budget]
@@ -75,7 +76,7 @@ def draw(folder: Path) -> Path:
 
 def _panel(axes: Axes, folder: Path, about: dict[str, Any], colour: str) -> None:
     name = about["experiment"]
-    size = about["config"]["episodes_per_epoch"]
+    size = stored_config(about["config"]).explore.per_epoch
     curves = _explored(table_path(folder, name), size)
     episodes = size * np.arange(1, curves.shape[1] + 1)
     label = name.partition("/")[2]

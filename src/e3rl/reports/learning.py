@@ -11,28 +11,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from e3rl.envs.lock import NUM_STATES
-from e3rl.neural.checkpoint import load_arrays
-from e3rl.neural.run_folder import RunFolder, read_json, read_metrics
+from e3rl.experiments.agents import AGENTS
+from e3rl.neural.agent import NeuralE3
+from e3rl.runs.checkpoint import load_arrays
+from e3rl.runs.folder import RunFolder, read_json, read_metrics
 from e3rl.types import UserError
 
 EXPLORE, EXPLOIT = "#3b6fb6", "#c0392b"
+SHOWN = {"return": "return", "disagreement": "disagreement of the models", "length": "steps of the episode"}
+"""Columns of metrics.csv that have a panel, and what is written beside it."""
 
 
 def draw_runs(paths: Sequence[Path], out: Path) -> Path:
     """One figure for one run, or for several seeds of the same one (median and range)."""
     about = read_json(paths[0] / "config.json")
     tables = [_metrics(path) for path in paths]
-    is_lock = str(about.get("env", "")).startswith("e3rl/CombinationLock")
-    figure = Figure(figsize=(11, 6.5 if is_lock else 3.6), layout="constrained")
-    grid = figure.subplots(2 if is_lock else 1, 2, squeeze=False)
+    visits = [found for path in paths if (found := lock_visits(path)) is not None]
+    figure = Figure(figsize=(11, 6.5 if visits else 3.6), layout="constrained")
+    grid = figure.subplots(2 if visits else 1, 2, squeeze=False)
+    has_models = any(np.isfinite(table["disagreement"]).any() for table in tables)
     _curve(grid[0, 0], tables, "return", paths)
-    _curve(grid[0, 1], tables, "disagreement", [])
-    if is_lock:
-        visits = sum(lock_visits(path) for path in paths)
+    _curve(grid[0, 1], tables, "disagreement" if has_models else "length", [])
+    if visits:
         shared = figure.add_subplot(grid[1, 0].get_subplotspec().get_gridspec()[1, :])
         for unused in grid[1]:
             unused.remove()
-        _heat_map(shared, np.asarray(visits))
+        _heat_map(shared, sum(visits))
     options = [f"{key}={value}" for key, value in about.get("env_options", {}).items() if key != "seed"]
     seeds = f"{len(paths)} seed{'s' if len(paths) > 1 else ''}"
     where = about.get("env") or "an environment without an id"
@@ -45,7 +49,7 @@ def draw_runs(paths: Sequence[Path], out: Path) -> Path:
 def _metrics(path: Path) -> dict[str, list[Any]]:
     rows = read_metrics(path)
     try:
-        numbers = {name: [float(row[name]) for row in rows] for name in ("return", "disagreement")}
+        numbers = {name: [float(row[name]) for row in rows] for name in SHOWN}
     except ValueError as error:
         raise UserError(f"{path / 'metrics.csv'} is damaged: {error}") from error
     return {"phase": [row["phase"] for row in rows], **numbers}
@@ -74,7 +78,7 @@ def _curve(axes: Axes, tables: list[dict[str, list[Any]]], column: str, paths: S
     if optimum is not None:
         axes.axhline(optimum, color="0.3", linestyle="--", linewidth=1, label="optimal return")
     axes.set_xlabel("episode")
-    axes.set_ylabel("disagreement of the models" if column == "disagreement" else column)
+    axes.set_ylabel(SHOWN[column])
     if paths:
         axes.legend(frameon=False, fontsize=8)
 
@@ -92,9 +96,15 @@ def _optimum(paths: Sequence[Path]) -> float | None:
     return found[0] if found and found[0] is not None else None
 
 
-def lock_visits(path: Path) -> Float[np.ndarray, "3 H"]:
-    """How often each (state, level) of the lock was visited while exploring, from the replay buffer."""
-    arrays, _ = load_arrays(RunFolder(path).state)
+def lock_visits(path: Path) -> Float[np.ndarray, "3 H"] | None:
+    """How often each (state, level) of the lock was visited while exploring, from the replay buffer; None for other
+    environments, and for agents that keep no such buffer."""
+    about, folder = read_json(path / "config.json"), RunFolder(path)
+    agent = AGENTS[about["algo"]] if about.get("algo") in AGENTS else None
+    is_lock = str(about.get("env", "")).startswith("e3rl/CombinationLock")
+    if not is_lock or agent is None or not issubclass(agent, NeuralE3) or not folder.state.is_file():
+        return None
+    arrays, _ = load_arrays(folder.state)
     named = {
         name.rpartition(".")[2]: array for name, array in arrays.items() if "rows" in name or "size" in name
     }

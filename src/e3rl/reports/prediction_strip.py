@@ -14,7 +14,7 @@ from e3rl.envs.drawing import AGENT, GOAL, INK, PAPER
 from e3rl.envs.maze import Maze
 from e3rl.models.base import Prediction, within_bounds
 from e3rl.models.ensemble import Ensemble
-from e3rl.planners.utility import max_squared_distance
+from e3rl.planners.utility import Squared
 from e3rl.reports.recorded import Recorded
 from e3rl.types import Action
 
@@ -23,6 +23,7 @@ LAST_SHOWN, EARLIER_SHOWN = 5, 5
 """Columns: every one of the last steps, where the paper's models disagree, and a few from before."""
 WRONG = "#e08a00"
 FRAME = 1.05  # inches
+SQUARED = Squared(reward_scale=0.0)
 
 
 class Unrolled(NamedTuple):
@@ -46,7 +47,7 @@ def unroll(
             return within_bounds(member.most_likely(predicted)), predicted
 
         states, predicted = eqx.filter_vmap(imagine)(ensemble, states)
-        return states, Unrolled(states, predicted.reward, max_squared_distance(predicted, 0.0))
+        return states, Unrolled(states, predicted.reward, SQUARED.disagreement(predicted))
 
     members = jax.tree.leaves(ensemble)[0].shape[0]
     found: Unrolled
@@ -60,7 +61,7 @@ def chosen_rows(run: Recorded) -> slice:
     ends = np.flatnonzero(np.append(np.diff(run.episode), 1))
     lengths = np.diff(np.append(-1, ends))
     reached = np.asarray(run.replay.rows.terminated)[ends]
-    planned = np.arange(len(ends)) >= run.config.episodes_per_epoch
+    planned = np.arange(len(ends)) >= run.config.explore.per_epoch
     for wanted in (reached & planned, reached, planned):
         if wanted.any():
             break

@@ -8,18 +8,20 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from e3rl.envs.adapter import make, one_line
+from e3rl.envs.adapter import one_line
 from e3rl.envs.base import AbstractEnvironment
-from e3rl.envs.vector import HostEnvironments
+from e3rl.envs.opening import Opened, open_environment
+from e3rl.experiments.agents import AGENTS
+from e3rl.models.base import Problem
 from e3rl.models.ensemble import Ensemble
-from e3rl.neural.checkpoint import load_arrays, load_tree
+from e3rl.neural.agent import NeuralE3
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.lanes import Environment, Lanes, lanes_for
-from e3rl.neural.run_folder import RunFolder, read_json
+from e3rl.neural.slots import OneSeed
 from e3rl.replay import Replay
+from e3rl.runs.agent import read_config
+from e3rl.runs.checkpoint import load_arrays, load_tree
+from e3rl.runs.folder import RunFolder, read_json
 from e3rl.types import UserError
-
-ALGORITHMS = ("neural-e3", "ue2")
 
 
 class Recorded(NamedTuple):
@@ -28,7 +30,7 @@ class Recorded(NamedTuple):
     env: AbstractEnvironment | None
     """None where the environment runs in Python."""
     config: NeuralE3Config
-    lanes: Lanes
+    problem: Problem
     members: Ensemble
     """The models after the last complete epoch."""
     replay: Replay
@@ -55,32 +57,34 @@ class Recorded(NamedTuple):
 
 
 def read_run(path: Path) -> Recorded | None:
-    """The run in `path`; None where there is nothing to draw from: another algorithm, no checkpoint yet or one of an
-    earlier version, an environment that cannot be made again. A damaged file raises a `UserError`."""
+    """The run in `path`; None where there is nothing to draw from: an agent without models, no checkpoint yet or one of
+    an earlier version, an environment that cannot be made again. A damaged file raises a `UserError`."""
     about, folder = read_json(path / "config.json"), RunFolder(path)
-    if about.get("algo") not in ALGORITHMS or not about.get("env") or not folder.state.is_file():
+    agent = AGENTS[about["algo"]] if about.get("algo") in AGENTS else None
+    if agent is None or not issubclass(agent, NeuralE3) or not about.get("env") or not folder.state.is_file():
+        return None
+    try:
+        about = read_config(path)
+        config, options = agent.stored_config(path, about), about["env_options"]
+        opened = _made_again(about["env"], options)
+        one = OneSeed(opened.spec, config)
+    except (KeyError, TypeError, UserError):
         return None
     load_arrays(folder.state)  # raises where the file is damaged, as opposed to one that does not fit
     try:
-        config, options = NeuralE3Config(**about["config"]), about["env_options"]
-        env = _made_again(about["env"], options)
-        lanes = lanes_for(env, config)
-        like = eqx.filter_eval_shape(lanes.fresh, jax.random.key(0))
+        like = eqx.filter_eval_shape(one.fresh, jax.random.key(0))
         (models, _, replay), _ = load_tree(folder.state, like)
-    except (KeyError, TypeError, UserError):
+    except UserError:
         return None
-    functional = env if isinstance(env, AbstractEnvironment) else None
-    run = Recorded(about["env"], options, functional, config, lanes, models.members, replay)
+    run = Recorded(about["env"], options, opened.functional, config, one.problem, models.members, replay)
     return run if run.size else None
 
 
-def _made_again(env_id: str, options: dict[str, Any]) -> Environment:
+def _made_again(env_id: str, options: dict[str, Any]) -> Opened:
     """The environment; one that runs in Python is closed at once, since only its spaces are wanted."""
     try:
-        made = make(env_id, **options)
+        opened = open_environment(env_id, options)
     except Exception as error:  # whatever the author of an environment lets escape
         raise UserError(f"{env_id} cannot be made: {one_line(error)}") from error
-    if isinstance(made, AbstractEnvironment):
-        return made
-    made.close()
-    return HostEnvironments(made)
+    opened.close()
+    return opened

@@ -9,6 +9,7 @@ from e3rl.reports.control import phase_plane
 from e3rl.reports.prediction_strip import prediction_strip
 from e3rl.reports.recorded import Recorded, read_run
 from e3rl.reports.search_graph import search_graph
+from e3rl.runs.folder import seed_folders
 
 PICTURES: dict[str, Callable[[Recorded], Figure | None]] = {
     "phase_plane": phase_plane,
@@ -22,8 +23,7 @@ def draw_extra(path: Path) -> list[Path]:
     """Write the pictures that fit the run in `path`, or its first seed where it holds several, into `path`."""
     runs = [path]
     if not (path / "config.json").is_file():
-        found = (config.parent for config in path.glob("seed*/config.json"))
-        runs = sorted(found, key=lambda seed: (len(seed.name), seed.name))
+        runs = seed_folders(path)
     run = read_run(runs[0]) if runs else None
     if run is None:
         return []

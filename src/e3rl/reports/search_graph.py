@@ -1,6 +1,6 @@
 """The graph that one call of DeterministicPlanner grew (App. B.2.1), and the plan it returned."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,13 +13,17 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from e3rl.envs.maze import Maze
+from e3rl.models.base import Problem
 from e3rl.models.ensemble import Ensemble
 from e3rl.planners import graph_search
-from e3rl.planners.graph_search import Graph
-from e3rl.planners.utility import Mode
+from e3rl.planners.base import AbstractPlanner
+from e3rl.planners.graph_search import Graph, GraphSearch
 from e3rl.reports.control import Plane, log_scale, plane_of
 from e3rl.reports.prediction_strip import agent_cell, maze_picture
 from e3rl.reports.recorded import Recorded
+from e3rl.values.imagined import Utility
+
+Mode = Literal["explore", "exploit"]
 
 PLAN, START = "#c0392b", "#2e8b57"
 GOLDEN_ANGLE = np.pi * (3.0 - np.sqrt(5.0))
@@ -37,22 +41,19 @@ class Call(NamedTuple):
     """The nodes of the plan, root first."""
 
 
-def modes_of(run: Recorded) -> list[Mode]:
-    """The phases in which this run plans by graph search."""
-    modes: list[Mode] = []
-    if run.config.planner == "graph":
-        modes.append("explore")
-    if run.config.exploit == "graph":
-        modes.append("exploit")
-    return modes
+def searches_of(run: Recorded) -> dict[Mode, GraphSearch]:
+    """The phases in which this run plans by graph search, with the planners."""
+    planners: dict[Mode, AbstractPlanner] = {"explore": run.config.planner, "exploit": run.config.exploit}
+    return {mode: planner for mode, planner in planners.items() if isinstance(planner, GraphSearch)}
 
 
 def planning_call(run: Recorded, mode: Mode) -> Call:
     """Plan with the run's models from the first observation of its last epoch."""
-    settings = run.config.graph(run.lanes.actions)
+    planner = searches_of(run)[mode]
     obs = run.replay.take(jnp.array(run.start, jnp.int32)).obs
-    grown = _search(run.members, obs, mode, settings, run.lanes.horizon)
-    node = int(graph_search.best_node(grown, jax.random.key(0), settings.share(mode)))
+    utility = run.config.utility.explore if mode == "explore" else run.config.utility.exploit
+    grown = _search(run.members, obs, utility, planner, run.problem)
+    node = int(graph_search.best_node(grown, jax.random.key(0), planner.top_share))
     graph = jax.tree.map(lambda leaf: np.asarray(leaf)[: int(grown.size)] if leaf.ndim else leaf, grown)
     usable = (graph.depth > 0) & np.isfinite(graph.utility)
     per_step = np.where(usable, graph.utility, np.nan) / np.maximum(graph.depth, 1)
@@ -64,18 +65,15 @@ def planning_call(run: Recorded, mode: Mode) -> Call:
 
 @eqx.filter_jit
 def _search(
-    members: Ensemble,
-    obs: Float[Array, "*obs"],
-    mode: Mode,
-    settings: graph_search.GraphSettings,
-    horizon: int,
+    members: Ensemble, obs: Float[Array, "*obs"], utility: Utility, planner: GraphSearch, problem: Problem
 ) -> Graph:
-    return graph_search.search(members, obs, jnp.array(0, jnp.int32), mode, settings, horizon)
+    start = jnp.array(0, jnp.int32)
+    return graph_search.search(members, obs, start, utility, planner, problem.actions, problem.horizon)
 
 
 def search_graph(run: Recorded) -> Figure | None:
     """A panel for every phase that searches; None where none does, or where states have no place in a picture."""
-    modes = modes_of(run)
+    modes = list(searches_of(run))
     is_maze = isinstance(run.env, Maze)
     plane = None if is_maze else plane_of(run)
     if not modes or not (is_maze or plane):

@@ -14,7 +14,8 @@ from safetensors.numpy import save
 
 from e3rl.types import UserError
 
-FORMAT = "e3rl checkpoint 1"
+FORMAT = "e3rl checkpoint 2"
+EARLIER = "e3rl checkpoint "
 Tree = TypeVar("Tree")
 
 
@@ -81,12 +82,18 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             if FORMAT not in metadata:
-                raise UserError(f"{path} is not a checkpoint of this package")
+                raise UserError(f"{path} is not {_what_it_is(metadata)}")
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata[FORMAT])  # noqa: SIM118
     except (SafetensorError, ValueError, OSError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from error
+
+
+def _what_it_is(metadata: dict[str, str]) -> str:
+    if any(key.startswith(EARLIER) for key in metadata):
+        return "of this version's format but of another: train again into another folder (--out), nothing here is lost"
+    return "a checkpoint of this package"
 
 
 def load_tree(path: Path, like: Tree) -> tuple[Tree, dict[str, Any]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from e3rl._version import __version__
-from e3rl.neural.checkpoint import (
+from e3rl.runs.checkpoint import (
     commit_file,
     discard_staged,
     load_arrays,
@@ -22,6 +22,8 @@ from e3rl.neural.checkpoint import (
 )
 from e3rl.types import UserError
 
+FORMAT = 2
+"""Of config.json and what belongs to it; runs of earlier versions have none."""
 COLUMNS = (
     "phase", "episode", "env_steps", "return", "length", "disagreement", "model_loss", "seconds", "v_explore"
 )  # fmt: skip
@@ -54,13 +56,14 @@ class RunFolder:
                 f"{self.path} already holds a run: give --resume to go on with it, or another --out"
             )
         stored = read_json(config)
+        refuse_earlier(self.path, stored)
         for key, value in json.loads(json.dumps(description)).items():
             if stored.get(key) != value:
                 raise UserError(f"{self.path} holds another run: {_difference(key, stored.get(key), value)}")
         return self.state.exists()
 
     def write_config(self, description: dict[str, Any]) -> None:
-        about = {**description, "version": __version__, "commit": git_commit()}
+        about = {**description, "format": FORMAT, "version": __version__, "commit": git_commit()}
         write_json(self.path / "config.json", about)
 
     def keep_rows(self, count: int) -> None:
@@ -122,6 +125,21 @@ def complete_checkpoints(folders: Sequence[RunFolder]) -> None:
             raise UserError(
                 f"{folder.path} has no checkpoint, but other seeds of this run do: resume those alone"
             )
+
+
+def seed_folders(folder: Path) -> list[Path]:
+    """The runs of several seeds, in the order of the seeds."""
+    found = [path.parent for path in folder.glob("seed*/config.json")]
+    return sorted(found, key=lambda path: (len(path.name), path.name))
+
+
+def refuse_earlier(path: Path, about: dict[str, Any]) -> None:
+    """An error for a run whose settings and checkpoints are those of an earlier version."""
+    if about.get("format") != FORMAT:
+        raise UserError(
+            f"{path} holds a run of an earlier version ({about.get('version', 'unknown')}), which this one cannot take "
+            "up: train again with another --out; its metrics and summary stay readable"
+        )
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:

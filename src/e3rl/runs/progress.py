@@ -3,12 +3,31 @@
 import math
 import sys
 import time
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from e3rl.neural.training import Progress
+
+class Progress(NamedTuple):
+    """What a watcher sees, averaged over the seeds."""
+
+    phase: str
+    episode: int
+    """Or steps, of an agent that counts those."""
+    episodes: int
+    mean_return: float
+    disagreement: float
+    seconds: float
+
+
+Watcher: TypeAlias = Callable[[Progress], None]
+
+
+def nobody(progress: Progress) -> None:
+    """The watcher of a run that nobody watches."""
 
 
 class LiveLine:

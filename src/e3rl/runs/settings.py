@@ -1,70 +1,214 @@
-"""Settings are frozen dataclasses: these check their fields when they are made and change them by text."""
+"""Settings are frozen dataclasses, each beside the code that reads it: checked when made, changed by path and text.
+
+A field is a number or a word (`setting`), a group of further settings (`group`), or a part chosen by name that brings
+its own (`part`): `planner=graph planner.nodes=500`. What the chosen part does not have cannot be given.
+"""
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+import numpy as np
+
+from e3rl.registry import Registry
 from e3rl.types import UserError
 
-Settings = TypeVar("Settings")
-
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
+Given = TypeVar("Given", bound="Settings")
 
 
-def check(
-    settings: Any,
-    positive: Collection[str] = (),
-    above_zero: Collection[str] = (),
-    at_most_one: Collection[str] = (),
-) -> None:
-    """Every field of its default's type, one of its options, finite and not negative; the named ones within their
-    bounds."""
-    for field in dataclasses.fields(settings):
-        name, value = field.name, getattr(settings, field.name)
-        kind: type = type(field.default)
-        if not _fits(value, kind):
-            raise UserError(f"{name} must be {_KINDS[kind]}, got {value!r}")
-        if kind is float and not math.isfinite(value):
-            raise UserError(f"{name} must be a finite number, got {value}")
-        options = get_args(field.type) if get_origin(field.type) is Literal else ()
-        if options and value not in options:
-            raise UserError(f"{name} must be one of {', '.join(options)}, got {value!r}")
-        if name in positive and value < 1:
-            raise UserError(f"{name} must be at least 1, got {value}")
-        if name in above_zero and value <= 0:
-            raise UserError(f"{name} must be above 0, got {value}")
-        if name in at_most_one and value > 1:
-            raise UserError(f"{name} must be at most 1, got {value}")
-        if isinstance(value, int | float) and value < 0:
-            raise UserError(f"{name} must not be negative, got {value}")
+def setting(
+    default: Any,
+    meaning: str,
+    *,
+    at_least: float = 0,
+    above: float | None = None,
+    at_most: float = math.inf,
+) -> Any:
+    """A field with its meaning and its bounds. Numbers are not negative unless `at_least` says so."""
+    bounds = {"at_least": at_least, "above": above, "at_most": at_most}
+    return dataclasses.field(default=default, metadata={"meaning": meaning, **bounds})
 
 
-def _fits(value: object, kind: type) -> bool:
-    """A whole number is a number too; true and false are none."""
-    return type(value) is kind or (kind is float and type(value) is int)
+def group(default: "Settings", meaning: str) -> Any:
+    """A field that is itself settings of one fixed type."""
+    return dataclasses.field(default=default, metadata={"meaning": meaning})
 
 
-def changed(base: Settings, changes: Mapping[str, str]) -> Settings:
-    """The settings with `key=value` changes given as text."""
-    settings: Any = base
-    kinds = {field.name: type(field.default) for field in dataclasses.fields(settings)}
-    parsed: dict[str, Any] = {}
-    for key, text in changes.items():
-        if key not in kinds:
-            close = get_close_matches(key, kinds, n=1)
-            raise UserError(f"unknown setting {key!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
-        parsed[key] = _parse(key, text, kinds[key])
-    return dataclasses.replace(settings, **parsed)
+def part(default: "Settings", registry: Registry, meaning: str) -> Any:
+    """A field that is one of the parts in `registry`."""
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "registry": registry})
 
 
-def _parse(key: str, text: str, kind: type) -> Any:
+@dataclass(frozen=True)
+class Settings:
+    """The base of everything that can be set."""
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.generic):
+                value = value.item()
+                object.__setattr__(self, field.name, value)
+            _check(field, value, hints[field.name])
+        self.check()
+
+    def check(self) -> None:
+        """Raise a `UserError` for what no bound of a single field can say."""
+
+
+def _check(field: dataclasses.Field, value: Any, hint: Any) -> None:
+    name, about = field.name, field.metadata
+    default: Any = field.default
+    if isinstance(default, Settings):
+        registry: Registry | None = about.get("registry")
+        if registry is None and not isinstance(value, type(default)):
+            raise UserError(f"{name} must be {type(default).__name__}(...), got {value!r}")
+        if registry is not None and not (isinstance(hint, type) and isinstance(value, hint)):
+            raise UserError(f"{name} must be a {registry.kind} ({', '.join(registry)}), got {value!r}")
+        return
+    kind = type(default)
+    # A whole number is a number too; true and false are none.
+    if not (type(value) is kind or (kind is float and type(value) is int)):
+        raise UserError(f"{name} must be {_KINDS[kind]}, got {value!r}")
+    options = get_args(hint) if get_origin(hint) is Literal else ()
+    if options and value not in options:
+        raise UserError(f"{name} must be one of {', '.join(options)}, got {value!r}")
+    if kind is float and not math.isfinite(value):
+        raise UserError(f"{name} must be a finite number, got {value}")
+    if kind in (int, float):
+        _check_bounds(name, value, about)
+
+
+def _check_bounds(name: str, value: float, about: Mapping[str, Any]) -> None:
+    above, at_least, at_most = about.get("above"), about.get("at_least", 0), about.get("at_most", math.inf)
+    if above is not None and value <= above:
+        raise UserError(f"{name} must be above {above}, got {value}")
+    if value < at_least:
+        words = "must not be negative" if at_least == 0 else f"must be at least {at_least}"
+        raise UserError(f"{name} {words}, got {value}")
+    if value > at_most:
+        raise UserError(f"{name} must be at most {at_most}, got {value}")
+
+
+def changed(settings: Given, changes: Mapping[str, Any]) -> Given:
+    """`settings` with changes by path, given as text (`{"planner": "graph", "planner.nodes": "500"}`) or as values."""
+    tree: dict[str, Any] = {}
+    for path, value in changes.items():
+        branch = tree
+        *above, last = path.split(".")
+        for name in above:
+            branch = branch.setdefault(name, {})
+        branch.setdefault(last, {})[""] = value
+    return _changed(settings, tree, settings, "")
+
+
+def _changed(settings: Any, tree: Mapping[str, Any], top: Any, prefix: str, owner: str = "") -> Any:
+    fields = {field.name: field for field in dataclasses.fields(settings)}
+    new = {}
+    for name, below in tree.items():
+        if name not in fields:
+            raise UserError(_unknown(settings, name, top, prefix, owner))
+        path = f"{prefix}{name}"
+        given = {key: value for key, value in below.items() if key != ""}
+        value = getattr(settings, name)
+        if "" in below:
+            value = _parsed(path, below[""], fields[name], value)
+        if given:
+            if not isinstance(value, Settings):
+                raise UserError(f"{path} is {_KINDS[type(value)]}: it has no setting {next(iter(given))!r}")
+            registry: Registry | None = fields[name].metadata.get("registry")
+            called = f"{name} {registry.name_of(type(value))!r}" if registry else name
+            value = _changed(value, given, top, f"{path}.", called)
+        new[name] = value
+    return dataclasses.replace(settings, **new)
+
+
+def _unknown(settings: Any, name: str, top: Any, prefix: str, owner: str) -> str:
+    if owner:
+        own = ", ".join(field.name for field in dataclasses.fields(settings)) or "none"
+        return f"{owner} has no setting {name!r}; it has {own}"
+    paths = list(settings_of(top))
+    ends = [path for path in paths if path.rpartition(".")[2] == name]
+    close = ends or get_close_matches(name, paths, n=1)
+    if not close:
+        by_end = {path.rpartition(".")[2]: path for path in reversed(paths)}
+        close = [by_end[end] for end in get_close_matches(name, by_end, n=1)]
+    return f"unknown setting {name!r}" + (f"; did you mean {' or '.join(map(repr, close))}?" if close else "")
+
+
+def _parsed(path: str, value: Any, field: dataclasses.Field, current: Any) -> Any:
+    """A value as it is, or as it was written."""
+    if not isinstance(value, str):
+        return value
+    default: Any = field.default
+    kind: Any = type(default)
+    if isinstance(default, Settings):
+        registry: Registry | None = field.metadata.get("registry")
+        if registry is None:
+            raise UserError(
+                f"{path} is a group: set one of its own settings, such as {path}.{_first(current)}"
+            )
+        chosen = registry.called(value)
+        return current if type(current) is chosen else chosen()
     if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise UserError(f"{key} must be {_KINDS[kind]}, got {text!r}")
-        return text.lower() == "true"
+        if value.lower() not in ("true", "false"):
+            raise UserError(f"{path} must be {_KINDS[kind]}, got {value!r}")
+        return value.lower() == "true"
     try:
-        return kind(text)
-    except ValueError as error:
-        raise UserError(f"{key} must be {_KINDS[kind]}, got {text!r}") from error
+        if kind is int and not value.lstrip("+-").isdecimal() and float(value).is_integer():
+            return int(float(value))  # 1e6 is a whole number
+        return kind(value)
+    except (ValueError, OverflowError) as error:
+        raise UserError(f"{path} must be {_KINDS[kind]}, got {value!r}") from error
+
+
+def _first(settings: Settings) -> str:
+    return next((field.name for field in dataclasses.fields(settings)), "")
+
+
+def settings_of(settings: Settings, prefix: str = "") -> Iterator[str]:
+    """The paths of everything that can be set, as the parts are chosen now."""
+    for field in dataclasses.fields(settings):
+        yield f"{prefix}{field.name}"
+        value = getattr(settings, field.name)
+        if isinstance(value, Settings):
+            yield from settings_of(value, f"{prefix}{field.name}.")
+
+
+def as_dict(settings: Settings) -> dict[str, Any]:
+    """Plain values for JSON; a part says its own name."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if isinstance(value, Settings):
+            registry: Registry | None = field.metadata.get("registry")
+            called = {} if registry is None else {"name": registry.name_of(type(value))}
+            value = {**called, **as_dict(value)}
+        found[field.name] = value
+    return found
+
+
+def from_dict(kind: type[Given], stored: Mapping[str, Any]) -> Given:
+    """The settings that `as_dict` wrote. Anything missing or unknown is an error: a default may have changed since."""
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    odd = fields.keys() ^ stored.keys()
+    if odd:
+        raise UserError(f"{sorted(odd)[0]!r} is {'missing' if sorted(odd)[0] in fields else 'no setting'}")
+    values = {}
+    for name, field in fields.items():
+        value = stored[name]
+        if isinstance(field.default, Settings):
+            if not isinstance(value, Mapping):
+                raise UserError(f"{name} must be an object, got {value!r}")
+            registry: Registry | None = field.metadata.get("registry")
+            chosen = type(field.default) if registry is None else registry.called(value.get("name"))
+            value = from_dict(
+                chosen, {key: item for key, item in value.items() if key != "name" or registry is None}
+            )
+        values[name] = value
+    return kind(**values)

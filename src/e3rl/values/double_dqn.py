@@ -1,25 +1,64 @@
 """Offline double DQN on the replay buffer (section 4.3): no further episodes, one `lax.scan`."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from e3rl.models.qnetwork import QSettings, QState, update_q
+from e3rl.models.base import Problem
 from e3rl.replay import Replay, Transitions
+from e3rl.runs.settings import Settings, setting
 from e3rl.types import Key
+from e3rl.values.update import QState, QStep, fresh_value, update_q
 
 
-class DqnSettings(NamedTuple):
-    updates: int
-    batch: int
-    discount: float
-    ending_share: float
-    """Chance that a row is one on which an episode terminated."""
-    clipped: bool
-    """Bootstrap by the lesser of the two networks' values."""
-    q: QSettings
+@dataclass(frozen=True)
+class DqnFit(Settings):
+    """How the offline DQN is trained."""
+
+    updates: int = setting(
+        15_000, 'Gradient steps (App. C.1: "DQN updates", 200,000; C.3: 750,000)', at_least=1
+    )
+    batch: int = setting(100, "Transitions per gradient step", at_least=1)
+    learning_rate: float = setting(1e-3, 'Adam\'s step ("Learning Rate" in the tables)', above=0)
+    decay: bool = setting(False, "Let the learning rate fall to a tenth over the updates")
+    gradient_clip: float = setting(10.0, "Largest global norm of a gradient", above=0)
+    discount: float = setting(0.99, "γ of section 4.3", at_most=1)
+    target_period: int = setting(
+        1_000, "Updates between copies of the online network to the target network", at_least=1
+    )
+    huber: float = setting(
+        1.0,
+        "Errors beyond this count linearly. Where values are large, endings are rare and a small threshold hardly lets "
+        "them count",
+        above=0,
+    )
+    clipped: bool = setting(
+        False, "Bootstrap by the lesser of the online and the target network's values of the action chosen"
+    )
+    ending_share: float = setting(
+        0.0,
+        "Chance that a row of a batch is one on which an episode terminated; 0 draws uniformly",
+        at_most=1,
+    )
+    heads: bool = setting(True, "A last layer of its own for every time step")
+    hidden: int = setting(
+        64, 'Width of the two hidden layers ("Hidden Layer Size" in the tables)', at_least=1
+    )
+
+    def step(self) -> QStep:
+        return QStep(
+            learning_rate=self.learning_rate,
+            gradient_clip=self.gradient_clip,
+            target_period=self.target_period,
+            huber=self.huber,
+            decay=self.updates if self.decay else 0,
+        )
+
+    def fresh(self, problem: Problem, key: Key) -> QState:
+        """The value before any training."""
+        return fresh_value(problem, self.hidden, self.heads, self.step(), key)
 
 
 def double_q_targets(
@@ -38,15 +77,16 @@ def double_q_targets(
 
 
 def fit_dqn(
-    state: QState, replay: Replay, key: Key, settings: DqnSettings
+    state: QState, replay: Replay, key: Key, settings: DqnFit, updates: int
 ) -> tuple[QState, Float[Array, ""]]:
-    """`settings.updates` double DQN steps; the mean loss of the last ones."""
+    """`updates` double DQN steps; the mean loss of the last ones."""
+    step = settings.step()
 
     def update(state: QState, key: Key) -> tuple[QState, Float[Array, ""]]:
         rows = replay.sample(key, settings.batch, ending_share=settings.ending_share)
         taken = jax.nn.one_hot(rows.action, state.online.actions)
         targets = double_q_targets(state, rows, settings.discount, settings.clipped)[:, None] * taken
-        return update_q(state, rows.obs, rows.time, targets, taken, settings.q)
+        return update_q(state, rows.obs, rows.time, targets, taken, step)
 
-    state, losses = jax.lax.scan(update, state, jax.random.split(key, settings.updates))
+    state, losses = jax.lax.scan(update, state, jax.random.split(key, updates))
     return state, jnp.mean(losses[-100:])

@@ -1,12 +1,10 @@
-"""The action-value network and its one training step, shared by planning in imagination and by the offline DQN."""
+"""The action-value network, shared by planning in imagination, the offline DQN and the DQN baseline."""
 
 import math
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, Int, Shaped
 
 from e3rl.types import Key
@@ -108,85 +106,3 @@ class QNetwork(eqx.Module):
         x = jax.nn.relu(self.hidden @ x + column(self.hidden_bias))
         values = self.head[row] @ x + column(self.head_bias[row])
         return jnp.where(alive, values, 0.0)
-
-
-class QState(NamedTuple):
-    online: QNetwork
-    target: QNetwork
-    optimiser: optax.OptState
-    updates: Int[Array, ""]
-
-
-class QSettings(NamedTuple):
-    learning_rate: float
-    clip: float
-    target_rate: float
-    """Polyak step towards the online network after every update; 0 for hard copies."""
-    target_period: int
-    """Updates between hard copies; ignored with a Polyak step."""
-    huber: float = 1.0
-    """Errors beyond this count linearly instead of squared."""
-    decay: int = 0
-    """Updates over which the learning rate falls to a share of itself; 0: it stays."""
-    left: float = 0.1
-    """That share."""
-
-    def optimiser(self) -> optax.GradientTransformation:
-        rate: float | optax.Schedule = self.learning_rate
-        if self.decay:
-            rate = optax.linear_schedule(self.learning_rate, self.left * self.learning_rate, self.decay)
-        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(rate))
-
-
-def make_q_state(network: QNetwork, settings: QSettings) -> QState:
-    return QState(
-        network,
-        network,
-        settings.optimiser().init(eqx.filter(network, eqx.is_array)),
-        jnp.array(0, jnp.int32),
-    )
-
-
-def update_q(
-    state: QState,
-    obs: Shaped[Array, "B *obs"],
-    time: Int[Array, " B"],
-    targets: Float[Array, "B A"],
-    weights: Float[Array, "B A"],
-    settings: QSettings,
-) -> tuple[QState, Float[Array, ""]]:
-    """One Huber step of Q(obs, time) towards `targets` where `weights` is not zero, then the target network follows."""
-    state, value, _ = update_q_rows(state, obs, time, targets, weights, settings)
-    return state, value
-
-
-def update_q_rows(
-    state: QState,
-    obs: Shaped[Array, "B *obs"],
-    time: Int[Array, " B"],
-    targets: Float[Array, "B A"],
-    weights: Float[Array, "B A"],
-    settings: QSettings,
-    importance: Float[Array, " B"] | None = None,
-) -> tuple[QState, Float[Array, ""], Float[Array, "B A"]]:
-    """`update_q` whose rows count by `importance`, which the mean is not divided by (prioritised replay); returns also
-    the values from before the step."""
-
-    def loss(network: QNetwork) -> tuple[Float[Array, ""], Float[Array, "B A"]]:
-        values = jax.vmap(network)(obs, time)
-        error = optax.huber_loss(values, targets, delta=settings.huber)
-        counted = weights if importance is None else weights * importance[:, None]
-        return jnp.sum(counted * error) / jnp.sum(weights), values
-
-    (value, values), gradient = eqx.filter_value_and_grad(loss, has_aux=True)(state.online)
-    with jax.numpy_dtype_promotion("standard"):  # Adam raises its decay to a whole number of updates
-        change, optimiser = settings.optimiser().update(gradient, state.optimiser)
-    online = eqx.apply_updates(state.online, change)
-    updates = state.updates + 1
-
-    def follow(old: Array, new: Array) -> Array:
-        if settings.target_rate > 0.0:
-            return old + settings.target_rate * (new - old)
-        return jnp.where(updates % settings.target_period == 0, new, old)
-
-    return QState(online, jax.tree.map(follow, state.target, online), optimiser, updates), value, values

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from e3rl.dreem import distributions
-from e3rl.dreem.lock_class import (
+from e3rl.dreem.lock.lock_class import (
     UNPAID,
     eliminate,
     lock_class,
@@ -18,9 +18,9 @@ from e3rl.dreem.lock_class import (
     roll_ins,
     sample_counts,
 )
-from e3rl.dreem.lock_planner import exploit, explore, value
+from e3rl.dreem.lock.planner import exploit, explore, value
 from e3rl.dreem.misfit import misfits as exact_misfits
-from e3rl.dreem.structured_lock import dreem_on_lock, safe_threshold
+from e3rl.dreem.lock.run import dreem_on_lock, safe_threshold
 from e3rl.envs.lock import DEAD, CombinationLock
 from e3rl.types import UserError
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from e3rl.dreem.lock_class import Level, LockClass, Survivors
+from e3rl.dreem.lock.lock_class import Level, LockClass, Survivors
 from e3rl.envs.lock import DEAD, NUM_ACTIONS
 from e3rl.types import UserError
 

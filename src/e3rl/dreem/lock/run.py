@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int
 
 from e3rl.dreem.eliminate import RealizabilityError
-from e3rl.dreem.lock_class import (
+from e3rl.dreem.lock.lock_class import (
     LockClass,
     Survivors,
     eliminate,
@@ -15,10 +15,10 @@ from e3rl.dreem.lock_class import (
     models_left,
     sample_counts,
 )
-from e3rl.dreem.lock_planner import exploit, explore, value
+from e3rl.dreem.lock.planner import exploit, explore, value
 from e3rl.dreem.sampling import check_trajectories
 from e3rl.dreem.theory import check_fraction
-from e3rl.e3 import Slots, explicit_explore_exploit, small_disagreement
+from e3rl.e3 import Epoch, Slots, explicit_explore_exploit, small_disagreement
 from e3rl.envs.lock import GOAL_REWARD, NUM_ACTIONS, CombinationLock
 from e3rl.types import UserError
 
@@ -37,7 +37,6 @@ class Round(NamedTuple):
     policy: Int[np.ndarray, "H 2"]
     survivors: Survivors
     """After the round."""
-    planner_nodes: int
 
 
 class LockRun(NamedTuple):
@@ -70,47 +69,45 @@ def dreem_on_lock(
     check_fraction("epsilon", epsilon)
     candidates, rng = lock_class(lock), np.random.default_rng(seed)
     rounds: list[Round] = []
-    last: dict[str, Any] = {}
 
-    def plan(survivors: Survivors, replay: Any, t: int) -> tuple[Any, float]:
-        last["plan"] = explore(candidates, survivors)
-        return last["plan"].policy, last["plan"].value
+    def plan(survivors: Survivors, replay: Any, before: Any, t: int) -> tuple[Any, float]:
+        found = explore(candidates, survivors)
+        return found.policy, found.value
 
     def stop(t: int, v_explore: float) -> bool:
         return small_disagreement(v_explore, epsilon, NUM_ACTIONS) or t >= max_rounds
 
-    def collect(policy: Any, replay: Any, t: int) -> Any:
-        return sample_counts(candidates, policy, n, rng)
+    def collect(policy: Any, replay: Any, t: int) -> tuple[Any, None]:
+        return sample_counts(candidates, policy, n, rng), None
 
-    def update_model_set(survivors: Survivors, counts: Any, t: int) -> Survivors:
+    def update_model_set(survivors: Survivors, counts: Any, t: int) -> tuple[Survivors, int]:
         kept, smallest = eliminate(candidates, survivors, counts, n, phi)
         if not models_left(kept):
             raise RealizabilityError(
                 f"round {t + 1} eliminated every model: φ = {phi:g} is below the noise of n = {n} samples; "
                 f"smallest misfits per step: {np.round(smallest, 4).tolist()}"
             )
-        plan = last["plan"]
-        before, after = models_left(survivors), models_left(kept)
-        rounds.append(Round(plan.value, before, after, n * candidates.horizon, plan.policy, kept, plan.nodes))
-        return kept
+        return kept, models_left(survivors)
 
-    def choose(survivors: Survivors, replay: Any) -> Any:
-        last["survivors"] = survivors
-        return exploit(candidates, np.stack([np.argwhere(mask)[0] for mask in survivors]))
+    def write_down(epoch: Epoch) -> None:
+        left, episodes = models_left(epoch.models), n * candidates.horizon
+        rounds.append(Round(epoch.v_explore, epoch.fitted, left, episodes, epoch.policy, epoch.models))
+
+    def choose(survivors: Survivors, replay: Any, v_explore: float) -> LockRun:
+        policy = exploit(candidates, np.stack([np.argwhere(mask)[0] for mask in survivors]))
+        return LockRun(
+            rounds,
+            finished=small_disagreement(v_explore, epsilon, NUM_ACTIONS),
+            policy=policy,
+            true_model_kept=_kept(candidates, survivors),
+            models_left=models_left(survivors),
+            v_explore=v_explore,
+            value=value(candidates, candidates.truth, policy),
+            optimal_value=value(candidates, candidates.truth, exploit(candidates, candidates.truth)),
+        )
 
     slots = Slots(plan, stop, collect, update_model_set, choose)
-    policy = explicit_explore_exploit(candidates.everything(), None, slots)
-    optimum = value(candidates, candidates.truth, exploit(candidates, candidates.truth))
-    return LockRun(
-        rounds,
-        small_disagreement(last["plan"].value, epsilon, NUM_ACTIONS),
-        policy,
-        _kept(candidates, last["survivors"]),
-        models_left(last["survivors"]),
-        last["plan"].value,
-        value(candidates, candidates.truth, policy),
-        optimum,
-    )
+    return explicit_explore_exploit(candidates.everything(), None, slots, after_epoch=write_down)
 
 
 def reward_span(lock: CombinationLock) -> float:

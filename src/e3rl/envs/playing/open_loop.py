@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from e3rl.envs.base import AbstractEnvironment, Observation, as_observed
+from e3rl.envs.base import AbstractEnvironment, Observation
+from e3rl.envs.playing.rollout import as_observed
 from e3rl.types import Keys, Trajectory
 
 Plans: TypeAlias = tuple[Int[Array, "n L"], Int[Array, " n"]]

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from e3rl.envs.base import rollout
 from e3rl.envs.mountain_car import MountainCar, MountainCarState
-from e3rl.envs.open_loop import rollout_plans
+from e3rl.envs.playing import rollout, rollout_plans
 
 LIMIT, LONGEST = 12, 4
 step = jax.jit(MountainCar(LIMIT).step)

@@ -13,7 +13,8 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from e3rl.envs.adapter import GymnasiumEnvironment, make
-from e3rl.envs.vector import DEFAULT_TIME_LIMIT, EpisodeBroken, HostEnvironments
+from e3rl.envs.playing import REST, EpisodeBroken, PythonCopies
+from e3rl.envs.spec import DEFAULT_TIME_LIMIT
 from e3rl.types import UserError
 
 KEY = jax.random.key(0)
@@ -95,14 +96,18 @@ def check(rows, env, episodes):
 
 
 def walks(walk_arguments, copies, **kwargs):
-    """Host environments of walks, with the walks."""
+    """Copies of a walk, with the walks."""
     made = []
 
     def constructor():
         made.append(Walk(**walk_arguments))
         return make(made[-1])
 
-    return HostEnvironments(constructor, copies, **kwargs), made
+    return PythonCopies(constructor(), copies, constructor, **kwargs), made
+
+
+def of_id(env_id, copies, **kwargs):
+    return PythonCopies(make(env_id), copies, functools.partial(make, env_id), **kwargs)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +123,7 @@ def walks(walk_arguments, copies, **kwargs):
     ],
 )
 def test_gymnasium_environments_and_twin_runs(env_id, limit):
-    env = HostEnvironments(functools.partial(make, env_id), 3, None if limit >= 100 else limit)
+    env = of_id(env_id, 3, time_limit=None if limit >= 100 else limit)
     assert (env.copies, env.time_limit, env.name) == (3, limit, env_id)
     plan = uniform(env)
     rows = env.play(plan, KEY, 5)
@@ -132,7 +137,7 @@ def test_gymnasium_environments_and_twin_runs(env_id, limit):
 
 def test_episodes_are_those_of_the_environment_itself():
     """Replayed by hand with the recorded actions, on the environment without any of our code."""
-    env = HostEnvironments(functools.partial(make, "CartPole-v1"), 2)
+    env = of_id("CartPole-v1", 2)
     rows = env.play(uniform(env), KEY, 3)
     raw = gymnasium.make("CartPole-v1").unwrapped
     for e in range(3):
@@ -206,7 +211,7 @@ def test_time_limits():
     assert rows.valid.all()
     assert rows.truncated[:, -1].all()
     assert not rows.terminated.any()
-    assert HostEnvironments(functools.partial(make, "CartPole-v1"), 1, 900).time_limit == 500
+    assert of_id("CartPole-v1", 1, time_limit=900).time_limit == 500
     for arguments in ({"copies": 0}, {"copies": 1, "time_limit": 0}):
         with pytest.raises(UserError, match="must be at least 1, got 0"):
             walks({}, **arguments)
@@ -214,15 +219,15 @@ def test_time_limits():
 
 def test_an_environment_already_built_plays_alone_and_stays_open():
     walk = Walk()
-    env = HostEnvironments(make(walk), 4)
+    env = PythonCopies(make(walk), 4)
     assert env.copies == 1
     check(env.play(uniform(env), KEY, 3), env, 3)
     assert walk.episodes == 3
     env.close()
     assert not walk.closed
-    made_env, made = walks({}, 2)
-    made_env.close()
-    assert all(walk.closed for walk in made)
+    env, made = walks({}, 3)
+    env.close()
+    assert [walk.closed for walk in made] == [False, True, True]
 
 
 def raise_error():
@@ -242,7 +247,7 @@ def test_a_failure_keeps_everything_before_it(fail, message):
     """The second of three copies fails at step 7 of its second episode, when the third has yet to move."""
     made = [Walk(length=8, failures={(2, 7): fail} if i == 1 else None) for i in range(3)]
     turn = iter(made)
-    env = HostEnvironments(lambda: make(next(turn)), 3)
+    env = PythonCopies(make(next(turn)), 3, lambda: make(next(turn)))
     with pytest.raises(EpisodeBroken, match=rf"^Walk, episode 15, step 7: {message}(\n|$)") as caught:
         env.play(uniform(env), KEY, 6, episodes_before=10)
     rows = caught.value.trajectory
@@ -255,7 +260,7 @@ def test_a_failure_keeps_everything_before_it(fail, message):
 
 
 def test_a_failure_shows_where_it_happened():
-    env = HostEnvironments(make(Walk(failures={(1, 1): raise_error})))
+    env = PythonCopies(make(Walk(failures={(1, 1): raise_error})))
     with pytest.raises(EpisodeBroken) as caught:
         env.play(uniform(env), KEY, 1)
     assert "in raise_error" in caught.value.__notes__[0]
@@ -263,11 +268,11 @@ def test_a_failure_shows_where_it_happened():
 
 
 def test_a_failing_reset():
-    env = HostEnvironments(make(Walk(length=4, failures={(3, 0): raise_error})))
+    env = PythonCopies(make(Walk(length=4, failures={(3, 0): raise_error})))
     with pytest.raises(EpisodeBroken, match=r"^Walk, episode 3, step 0: RuntimeError") as caught:
         env.play(uniform(env), KEY, 3)
     assert caught.value.trajectory.valid.sum(axis=1).tolist() == [4, 4]
-    env = HostEnvironments(make(Walk(failures={(1, 0): raise_error})))
+    env = PythonCopies(make(Walk(failures={(1, 0): raise_error})))
     with pytest.raises(EpisodeBroken) as caught:
         env.play(uniform(env), KEY, 3)
     assert len(caught.value.trajectory.valid) == 0
@@ -277,9 +282,67 @@ def test_an_interruption_is_no_failure():
     def interrupt():
         raise KeyboardInterrupt
 
-    env = HostEnvironments(make(Walk(length=4, failures={(1, 2): interrupt})))
+    env = PythonCopies(make(Walk(length=4, failures={(1, 2): interrupt})))
     with pytest.raises(KeyboardInterrupt):
         env.play(uniform(env), KEY, 1)
+
+
+def test_what_is_asked_of_one_copy_leaves_the_others_alone():
+    env, made = walks({"length": 2}, 3)
+    blank = env.reset([None, 4, None])
+    assert [walk.episodes for walk in made] == [0, 1, 0]
+    assert blank.obs.tolist() == [[0.0]] * 3
+    env.reset([4, None, 4])
+    assert [walk.episodes for walk in made] == [1, 1, 1]
+    first = env.step(np.array([2, REST, 1]))
+    assert [walk.actions for walk in made] == [[2], [], [1]]
+    assert (first.obs[:, 0].tolist(), first.reward.tolist()) == ([1.0, 0.0, 1.0], [2.0, 0.0, 1.0])
+    assert first.failures == {}
+    second = env.step(np.array([1, REST, REST]))
+    assert second.terminated.tolist() == [True, False, False]
+    assert not second.truncated.any()
+    # What was answered before does not change with what is answered next, and an ended episode stays ended.
+    assert first.obs[:, 0].tolist() == [1.0, 0.0, 1.0]
+    assert env.step(np.array([1, 0, REST])).failures[0].problem.startswith("UserError: Walk: call reset()")
+    assert made[1].actions == [0]
+
+
+def failing_walk():
+    failures = {(1, 2): raise_error, (2, 0): raise_error}
+    return GymnasiumEnvironment(Walk(spaces.MultiBinary(8), length=3, failures=failures))
+
+
+def test_answers_are_the_same_from_other_processes():
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    there, here = (
+        PythonCopies(failing_walk(), 2, failing_walk, asynchronous=where) for where in (True, False)
+    )
+    failed = []
+    for seeds, actions in [
+        ([1, None], [0, REST]),
+        ([None, 2], [1, 2]),  # the first fails in its second step
+        ([None, None], [REST, 0]),  # and then the second
+        ([5, None], [REST, REST]),  # the first fails again, in a reset
+        ([5, 6], [2, 1]),
+        ([None, None], [2, 1]),
+        ([None, None], [2, REST]),
+    ]:
+        for ours, theirs in [
+            (here.reset(seeds), there.reset(seeds)),
+            (here.step(np.array(actions)), there.step(np.array(actions))),
+        ]:
+            for one, other in zip(ours[:-1], theirs[:-1], strict=True):
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(one, other)
+            assert [(copy, failure.problem) for copy, failure in theirs.failures.items()] == [
+                (copy, failure.problem) for copy, failure in ours.failures.items()
+            ]
+            assert all("in raise_error" in failure.traceback for failure in theirs.failures.values())
+            failed += ours.failures
+    assert failed == [0, 1, 0, 1]
+    assert ours.terminated.tolist() == [True, False]
+    there.close()
+    there.close()
 
 
 def walk_to_its_death():
@@ -290,7 +353,9 @@ def walk_to_its_death():
 def test_processes_of_their_own():
     """The same episodes as in this process; failures arrive here, and so does the news of a process that died."""
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    env, here = (HostEnvironments(walk_to_its_death, 2, asynchronous=where) for where in (True, False))
+    env, here = (
+        PythonCopies(walk_to_its_death(), 2, walk_to_its_death, asynchronous=where) for where in (True, False)
+    )
     for column, twin in zip(env.play(uniform(env), KEY, 3), here.play(uniform(here), KEY, 3), strict=True):
         np.testing.assert_array_equal(column, twin)
     with pytest.raises(
@@ -301,6 +366,7 @@ def test_processes_of_their_own():
     with pytest.raises(EpisodeBroken, match="Walk, episode 1, step 2: the process of a copy ended") as caught:
         env.play(uniform(env), KEY, 2)
     assert caught.value.trajectory.valid.sum(axis=1).tolist() == [1, 1]
+    assert env.reset([None, 3]).failures[1].problem == "the process of a copy ended"
     env.close()
 
 
@@ -308,10 +374,10 @@ def test_an_id_that_other_processes_do_not_know(monkeypatch, capfd):
     """As when a script registers it under `if __name__ == "__main__":`."""
     monkeypatch.setitem(gymnasium.registry, "here/Walk-v0", EnvSpec("here/Walk-v0", entry_point=Walk))
     known_here = functools.partial(make, "here/Walk-v0")
-    HostEnvironments(known_here).close()
+    first = known_here()
     with pytest.raises(
         UserError, match=r"^here/Walk-v0: a process could not make its copy: register"
     ) as caught:
-        HostEnvironments(known_here, 2, asynchronous=True)
+        PythonCopies(first, 2, known_here, asynchronous=True)
     assert "\n" not in str(caught.value)
     assert "unknown environment 'here/Walk-v0'" in capfd.readouterr().err  # the process's own last words

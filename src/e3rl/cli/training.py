@@ -1,0 +1,156 @@
+"""`e3rl train` and `e3rl evaluate`."""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from e3rl.cli.output import interval_text, verdict
+from e3rl.types import UserError
+
+SHORT_NAMES = {
+    "lock": "e3rl/CombinationLock-v0",
+    "maze": "e3rl/Maze-v0",
+    "mountaincar": "e3rl/MountainCar-v0",
+    "acrobot": "e3rl/Acrobot-v1",
+}
+OWN_OPTIONS = {"horizon": "lock", "antishaped": "lock", "size": "maze"}
+"""Options of `e3rl train` that belong to one environment."""
+LONGEST_NAME = 200
+"""Characters of a folder's name before its seeds; file systems stop at 255."""
+
+
+def train(args: argparse.Namespace) -> int:
+    from e3rl.experiments.agents import AGENTS
+    from e3rl.reports.learning import draw_runs
+    from e3rl.runs.progress import LiveLine
+    from e3rl.runs.train import train as train_seeds
+
+    _keep_compiled_programs()
+    agent = AGENTS.called(args.algo)
+    given = {key: _value(text) for key, text in _pairs(args.env_options, "--env").items()}
+    for option in OWN_OPTIONS:
+        if (value := getattr(args, option)) is not None:
+            given[option] = value
+    env = environment(args.env, given)
+    if args.seeds < 1:
+        raise UserError(f"--seeds must be at least 1, got {args.seeds}")
+    if not 0 <= args.seed <= 2**31 - args.seeds:
+        raise UserError(f"--seed must be from 0 to 2**31 − 1, got {args.seed}")
+    seeds = range(args.seed, args.seed + args.seeds)
+    changes = _pairs(args.set, "--set")
+    out = args.out or _default_folder(args, given, changes, seeds)
+    with LiveLine(quiet=args.json) as watch:
+        paths, summaries = train_seeds(
+            agent,
+            env,
+            given,
+            args.config,
+            seeds,
+            out,
+            resume=args.resume,
+            watch=watch,
+            asynchronous=args.asynchronous,
+            changes=changes,
+            say=lambda line: print(f"e3rl: {line}", file=sys.stderr),
+        )
+    picture = draw_runs(paths, out / "learning.png")
+    if args.json:
+        print(json.dumps({"runs": summaries, "figure": str(picture)}))
+        return 0
+    for path, summary in zip(paths, summaries, strict=True):
+        print(verdict(summary, agent.explores_first), f"({path})")
+    print(f"picture: {picture}")
+    print(f"next: e3rl evaluate {shlex.quote(str(paths[0]))} --episodes 1000")
+    return 0
+
+
+def environment(name: str, given: dict[str, Any]) -> str:
+    """The id of the environment called `name` on the command line, which must have the options given."""
+    for option, owner in OWN_OPTIONS.items():
+        if option in given and SHORT_NAMES.get(name, name) != SHORT_NAMES[owner]:
+            raise UserError(f"--{option} belongs to {owner}: {name} has no {option}")
+    return SHORT_NAMES.get(name, name)
+
+
+def _keep_compiled_programs() -> None:
+    """Compiling takes longer than a short run: what was compiled once is kept for the next time."""
+    import jax
+
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        try:
+            home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        except RuntimeError:  # a user without a home, as in some containers
+            return
+        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "e3rl" / "jax"))
+
+
+def _pairs(items: Sequence[str], option: str) -> dict[str, str]:
+    """`key=value` arguments as a dictionary."""
+    for item in items:
+        if "=" not in item:
+            raise UserError(f"{option} takes key=value, got {item!r}")
+    return {key: value for key, _, value in (item.partition("=") for item in items)}
+
+
+def _value(text: str) -> Any:
+    """An environment option as JSON where it reads as such (5, 0.1, true), otherwise as text."""
+    try:
+        return json.loads(text.lower() if text.lower() in ("true", "false") else text)
+    except ValueError:
+        return text
+
+
+def _default_folder(
+    args: argparse.Namespace, options: dict[str, Any], settings: dict[str, str], seeds: range
+) -> Path:
+    """Under runs/, named after everything that sets one `e3rl train` apart from another."""
+    named = [] if args.config == "auto" else [args.config]
+    words = [args.env, args.algo, *map(_word, options.items()), *named, *map(_word, settings.items())]
+    name = re.sub(r"[^\w.+-]+", "-", "-".join(words), flags=re.ASCII)
+    if len(name) > LONGEST_NAME:
+        name = f"{name[: LONGEST_NAME // 2]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    last = f"seed{seeds[0]}" if len(seeds) == 1 else f"seeds{seeds[0]}-{seeds[-1]}"
+    return Path("runs") / f"{name}-{last}"
+
+
+def _word(option: tuple[str, Any]) -> str:
+    key, value = option
+    return key if value is True else f"{key}{value}"
+
+
+def evaluate(args: argparse.Namespace) -> int:
+    from e3rl.experiments.agents import load
+    from e3rl.runs.folder import seed_folders
+    from e3rl.runs.statistics import mean_interval
+
+    folder = args.run_folder
+    if not (folder / "config.json").exists() and (seeds := seed_folders(folder)):
+        raise UserError(f"{folder} holds the runs of several seeds: evaluate one, such as {seeds[0]}")
+    agent = load(folder)
+    try:
+        returns = agent.evaluate(args.episodes)
+    finally:
+        agent.close()
+    mean, low, high = mean_interval(returns)
+    interval = [low, high] if len(returns) > 1 else None  # a single episode has no interval
+    optimum = agent.program.spec.optimal_return
+    report = {
+        "episodes": args.episodes,
+        "return_mean": mean,
+        "return_ci": interval,
+        "optimal_return": optimum,
+        "share_of_optimum": mean / optimum if optimum else None,
+    }
+    if args.json:
+        print(json.dumps(report))
+        return 0
+    against = f", {mean / optimum:.1%} of the optimum {optimum:.3f}" if optimum else ""
+    print(f"{args.episodes} greedy episodes: return {mean:.3f}{interval_text(interval)}{against}")
+    return 0

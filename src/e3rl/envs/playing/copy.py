@@ -1,0 +1,122 @@
+"""One copy of a Python environment, what copies answer, and copies that are stepped one after the other."""
+
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from jaxtyping import Bool, Float32, Int
+
+from e3rl.envs.adapter import BadReturn, GymnasiumEnvironment, one_line
+
+REST = -1
+"""In place of an action: the copy is not stepped."""
+REPORT = "e3rl report"
+
+
+class Failure(NamedTuple):
+    problem: str
+    """What went wrong, in one line and without the place."""
+    traceback: str
+
+
+class Answer(NamedTuple):
+    """What n copies answer. One that was left alone, or failed, shows what it showed last and has not ended."""
+
+    obs: Float32[np.ndarray, "n *obs"]
+    reward: Float32[np.ndarray, " n"]
+    terminated: Bool[np.ndarray, " n"]
+    truncated: Bool[np.ndarray, " n"]
+    failures: dict[int, Failure]
+    """By copy; empty when all went well."""
+
+
+class Report(NamedTuple):
+    """What a copy says beside observation and reward."""
+
+    terminated: bool = False
+    truncated: bool = False
+    failure: Failure | None = None
+
+
+class Copy(gymnasium.Env):
+    """One copy of the environment, in a form that `gymnasium.vector` can run too.
+
+    A vector must not step a copy that has terminated, yet it steps all copies together. So the ends of episodes
+    travel in `info`, and copies that have nothing to do are told to rest. What the environment raises travels
+    in `info` too, because an exception would take the other copies' steps with it.
+    """
+
+    def __init__(self, env: GymnasiumEnvironment, closes: bool):
+        self._env = env
+        self._closes = closes
+        self._obs = np.zeros(env.encoding.shape, np.float32)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, env.encoding.shape, np.float32)
+        self.action_space = gymnasium.spaces.Discrete(env.num_actions + 1, start=REST)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start an episode; a copy that is given no seed goes on with the one it has."""
+        report = Report()
+        if seed is not None:
+            try:
+                self._obs = self._env.reset(seed)
+            except Exception as error:
+                report = _failed(error)
+        return self._obs, {REPORT: report}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        reward, report = 0.0, Report()
+        if action != REST:
+            try:
+                self._obs, reward, terminated, truncated = self._env.step(action)
+                report = Report(terminated, truncated)
+            except Exception as error:
+                report = _failed(error)
+        return self._obs, reward, False, False, {REPORT: report}
+
+    def close(self) -> None:
+        if self._closes:
+            self._env.close()
+
+
+def _failed(error: Exception) -> Report:
+    problem = error.problem if isinstance(error, BadReturn) else f"{type(error).__name__}: {one_line(error)}"
+    return Report(failure=Failure(problem, traceback.format_exc()))
+
+
+def gather(obs: Float32[np.ndarray, "n *obs"], rewards: Any, reports: Sequence[Report]) -> Answer:
+    terminated, truncated, failures = zip(*reports, strict=True)
+    failed = {copy: failure for copy, failure in enumerate(failures) if failure is not None}
+    return Answer(obs, np.asarray(rewards, np.float32), np.array(terminated), np.array(truncated), failed)
+
+
+class Loop:
+    """Copies in this process. The first is there already and closing it stays with its owner; `make` makes the others,
+    which are closed here."""
+
+    def __init__(
+        self, first: GymnasiumEnvironment, make: Callable[[], GymnasiumEnvironment] | None, count: int
+    ):
+        self._copies = [Copy(first, closes=False)]
+        with ExitStack() as unfinished:
+            while make is not None and len(self._copies) < count:
+                self._copies.append(Copy(make(), closes=True))
+                unfinished.callback(self._copies[-1].close)
+            self._closing = unfinished.pop_all()
+
+    def reset(self, seeds: Sequence[int | None]) -> Answer:
+        told = [copy.reset(seed=seed) for copy, seed in zip(self._copies, seeds, strict=True)]
+        obs, infos = zip(*told, strict=True)
+        return gather(np.stack(obs), np.zeros(len(obs)), [info[REPORT] for info in infos])
+
+    def step(self, actions: Int[np.ndarray, " n"]) -> Answer:
+        told = [copy.step(action) for copy, action in zip(self._copies, actions.tolist(), strict=True)]
+        obs, rewards, _, _, infos = zip(*told, strict=True)
+        return gather(np.stack(obs), rewards, [info[REPORT] for info in infos])
+
+    def close(self) -> None:
+        self._closing.close()

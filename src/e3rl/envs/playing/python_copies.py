@@ -1,0 +1,193 @@
+"""Copies of a Python environment that play together: one engine for every agent."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import gymnasium
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float32, Int, Int32
+
+from e3rl.envs.adapter import GymnasiumEnvironment
+from e3rl.envs.encoding import Encoding
+from e3rl.envs.playing.copy import REST, Answer, Failure, Loop
+from e3rl.envs.playing.processes import Processes
+from e3rl.envs.spec import Spec, spec_of
+from e3rl.types import Key, Trajectory, UserError
+
+NO_EPISODE = -1
+
+Plan: TypeAlias = Callable[
+    [Key, Float32[np.ndarray, "n *obs"], Int32[np.ndarray, " n"], Bool[np.ndarray, " n"]],
+    tuple[Int[Array, "n L"], Int[Array, " n"]],
+]
+"""(key, observations, time steps, which copies play) -> (action sequences, how many of each to execute before planning
+again). What it returns for a copy that does not play is not looked at."""
+
+
+class EpisodeBroken(UserError):
+    """The environment failed in the middle of an episode; `trajectory` holds every step before that."""
+
+    def __init__(self, message: str, trajectory: Trajectory):
+        super().__init__(message)
+        self.trajectory = trajectory
+
+
+class PythonCopies:
+    """Copies of one Gymnasium environment, asked together so that planning is one call on a batch of fixed shape.
+
+    `first` is one of them, and `make` is called for each of the others. Without it there are no others, and episodes
+    run one after the other. With `asynchronous` every copy, the first too, lives in a process of its own, which pays
+    when a step takes milliseconds; `make` is then called there, and `first` only shows what it makes. A script needs
+    Python's usual `if __name__ == "__main__":` for that.
+    """
+
+    spec: Spec
+    name: str
+    observation_space: gymnasium.Space
+    encoding: Encoding
+    num_actions: int
+    copies: int
+    time_limit: int
+    """H: steps after which an episode is cut, whoever cuts it."""
+    own_limit: int | None
+    """Steps after which the environment itself cuts an episode, None where it does not."""
+    optimal_return: float | None
+
+    def __init__(
+        self,
+        first: GymnasiumEnvironment,
+        copies: int = 1,
+        make: Callable[[], GymnasiumEnvironment] | None = None,
+        time_limit: int | None = None,
+        asynchronous: bool = False,
+    ):
+        if copies < 1:
+            raise UserError(f"copies must be at least 1, got {copies}")
+        if time_limit is not None and time_limit < 1:
+            raise UserError(f"time_limit must be at least 1, got {time_limit}")
+        self.spec = spec_of(first, time_limit=time_limit)
+        self.name, self.encoding, self.num_actions = self.spec.name, self.spec.encoding, self.spec.actions
+        self.time_limit, self.optimal_return = self.spec.horizon, self.spec.optimal_return
+        self.observation_space, self.own_limit = first.observation_space, first.time_limit
+        self.copies = 1 if make is None else copies
+        self._engine: Loop | Processes
+        if asynchronous and make is not None:
+            self._engine = Processes(first, make, copies)
+        else:
+            self._engine = Loop(first, make, copies)
+
+    def reset(self, seeds: Sequence[int | None]) -> Answer:
+        """Copies with a seed start an episode, the others stay as they are."""
+        return self._engine.reset(seeds)
+
+    def step(self, actions: Int[np.ndarray, " n"]) -> Answer:
+        """One step of every copy; `REST` in place of an action leaves a copy alone. None starts over by itself."""
+        return self._engine.step(actions)
+
+    def close(self) -> None:
+        """Close the copies made here; closing `first` stays with its owner."""
+        self._engine.close()
+
+    def play(self, plan: Plan, key: Key, episodes: int, episodes_before: int = 0) -> Trajectory:
+        """Play episodes to their ends: NumPy arrays [episodes, H, ...], in the order in which they began.
+
+        Every call of `plan` is for all copies: they execute their sequences open-loop, wait for the one with the
+        longest, and plan again together. A copy whose episode has ended starts the next one before that. The
+        same key repeats the same episodes. `episodes_before` only counts in the message of `EpisodeBroken`.
+        """
+        key_seeds, key_plans = jax.random.split(key)
+        generator = np.random.default_rng(np.asarray(jax.random.key_data(key_seeds)))
+        seeds = generator.integers(2**31, size=episodes).tolist()
+        table = _Table(self.copies, episodes, self.time_limit, self.encoding.shape, episodes_before)
+        rounds = 0
+        while table.start_episodes():
+            fresh = table.running & (table.time == 0)
+            if fresh.any():
+                answer = self.reset(
+                    [seeds[e] if new else None for e, new in zip(table.episode, fresh, strict=True)]
+                )
+                table.obs = answer.obs
+                self._raise_first(answer.failures, table, 0)
+            key_round = jax.random.fold_in(key_plans, rounds)
+            plans, lengths = plan(key_round, table.obs, table.time.copy(), table.running)
+            self._execute(table, np.asarray(plans), np.asarray(lengths))
+            rounds += 1
+        return table.rows
+
+    def _execute(
+        self, table: "_Table", plans: Int[np.ndarray, "n L"], lengths: Int[np.ndarray, " n"]
+    ) -> None:
+        lengths = np.maximum(lengths, 1)  # an empty plan would never end
+        for t in range(plans.shape[1]):
+            moving = table.running & (t < lengths)
+            if not moving.any():
+                break
+            actions = np.where(moving, plans[:, t], REST)
+            answer = self.step(actions)
+            moving[list(answer.failures)] = False
+            table.record(moving, actions, answer)
+            self._raise_first(answer.failures, table, 1)
+
+    def _raise_first(self, failures: dict[int, Failure], table: "_Table", ahead: int) -> None:
+        if failures:
+            copy = min(failures)
+            error = table.broken(self.name, copy, ahead, failures[copy].problem)
+            error.add_note(failures[copy].traceback)
+            raise error
+
+
+class _Table:
+    """Which copy is where in which episode, and everything they have seen."""
+
+    def __init__(
+        self, copies: int, episodes: int, time_limit: int, shape: tuple[int, ...], episodes_before: int
+    ):
+        self.episode = np.full(copies, NO_EPISODE)
+        self.time = np.zeros(copies, np.int32)
+        self.obs = np.zeros((copies, *shape), np.float32)
+        self._started = 0
+        self._episodes_before = episodes_before
+        frames, steps = (episodes, time_limit, *shape), (episodes, time_limit)
+        self._columns: list[Any] = [
+            np.zeros(frames, np.float32),
+            np.zeros(steps, np.int32),
+            np.zeros(steps, np.float32),
+            np.zeros(frames, np.float32),
+            *(np.zeros(steps, bool) for _ in range(3)),
+        ]
+        self.rows = Trajectory(*self._columns)
+
+    @property
+    def running(self) -> Bool[np.ndarray, " n"]:
+        return self.episode != NO_EPISODE
+
+    def start_episodes(self) -> bool:
+        """Give idle copies the next episodes; False when all have ended."""
+        idle = np.flatnonzero(~self.running)[: len(self.rows.valid) - self._started]
+        self.episode[idle] = self._started + np.arange(len(idle))
+        self.time[idle] = 0
+        self._started += len(idle)
+        return bool(self.running.any())
+
+    def record(self, moved: Bool[np.ndarray, " n"], action: Int[np.ndarray, " n"], answer: Answer) -> None:
+        """One step of the copies that `moved`."""
+        next_obs, reward, terminated, truncated, _ = answer
+        truncated = truncated | (self.time + 1 >= self.rows.valid.shape[1])
+        place = self.episode[moved], self.time[moved]
+        step = (self.obs, action, reward, next_obs, terminated, truncated, moved)
+        for column, values in zip(self._columns, step, strict=True):
+            column[place] = values[moved]
+        self.obs = next_obs
+        self.time[moved] += 1
+        self.episode[moved & (terminated | truncated)] = NO_EPISODE
+
+    def broken(self, name: str, copy: int, ahead: int, problem: str) -> EpisodeBroken:
+        """The failure of `copy` at the step after its last good one (`ahead` = 1) or in its reset (0)."""
+        episode = self._episodes_before + self.episode[copy] + 1
+        place = f"{name}, episode {episode}, step {self.time[copy] + ahead}"
+        under_way = self.running & (self.time > 0)
+        *_, truncated, valid = self._columns
+        truncated[self.episode[under_way], self.time[under_way] - 1] = True
+        kept = Trajectory(*(column[valid[:, 0]] for column in self._columns))
+        return EpisodeBroken(f"{place}: {problem}", kept)

@@ -1,0 +1,26 @@
+"""Every experiment by its id, and how it is run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from e3rl.experiments import baselines, deterministic, lock
+
+Run = Callable[..., list[dict[str, Any]]]
+
+EXPERIMENTS: dict[str, Run] = {
+    **dict.fromkeys(lock.LOCK_EXPERIMENTS, lock.run),
+    **dict.fromkeys(deterministic.DETERMINISTIC_EXPERIMENTS, deterministic.run),
+    **dict.fromkeys(baselines.BASELINE_EXPERIMENTS, baselines.run),
+}
+
+
+def family_of(experiment: str) -> str:
+    """lock for lock/h5 and lock-paper/h5, mountaincar for mountaincar/e3rl, and so on."""
+    return experiment.partition("/")[0].partition("-")[0]
+
+
+def results_folder(experiment: str) -> Path:
+    """Where the results of an experiment lie in this repository."""
+    family = family_of(experiment)
+    return Path("results") / {"mountaincar": "control", "acrobot": "control"}.get(family, family)

@@ -1,0 +1,120 @@
+"""Neural-E³'s slots, compiled over several seeds, on functional environments and on those in Python alike."""
+
+from typing import TypeAlias
+from weakref import WeakValueDictionary
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from e3rl.envs.base import AbstractEnvironment, Observation
+from e3rl.envs.playing.open_loop import Planner, Plans
+from e3rl.envs.playing.python_copies import PythonCopies
+from e3rl.envs.playing.rollout import episode_return
+from e3rl.envs.spec import Spec
+from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.slots import Episodes, OneSeed
+from e3rl.planners.base import Policy
+from e3rl.replay import Replay
+from e3rl.runs.lanes import as_lane, lane_of, over_lanes
+from e3rl.types import Key, Keys, Trajectory, key_for
+
+Environment: TypeAlias = AbstractEnvironment | PythonCopies
+"""Compiled together with the agent, lanes and all; or in Python, where there is one lane."""
+
+
+class CompiledAgent:
+    """The compiled functions of one configuration. Their arguments are lanes, one for each seed."""
+
+    def __init__(self, spec: Spec, config: NeuralE3Config):
+        self.one = one = OneSeed(spec, config)
+        self.spec = spec
+        self.config = config
+        self.init = over_lanes(one.fresh)
+        self.plan = over_lanes(one.plan)
+        self.update_models = over_lanes(one.update_models)
+        self.exploit = over_lanes(one.exploit)
+        self.refine = over_lanes(one.refine)
+        self.absorb = over_lanes(one.absorb)
+        self.explore_plans = eqx.filter_jit(one.explore_plans)
+        self.exploit_plans = eqx.filter_jit(one.exploit_plans)
+        self._collect = over_lanes(one.collect)
+        self._exploit_episodes = over_lanes(one.exploit_episodes)
+        self._evaluate = over_lanes(one.evaluate)
+
+    def collect(
+        self, env: Environment, policy: Policy, replay: Replay, keys: Keys, t: Array, before: int = 0
+    ) -> tuple[Replay, Episodes]:
+        """Line 7: n episodes of the exploration policy in every lane; `before` were played earlier, which only counts
+        in the message of `EpisodeBroken`."""
+        fresh = int(t[0]) == 0  # known here, so that nothing is planned in vain
+        if isinstance(env, AbstractEnvironment):
+            return self._collect(env, policy, replay, keys, t, fresh)
+        only, uniform = lane_of(policy), self.one.is_uniform(lane_of(replay), fresh)
+
+        def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
+            return self.explore_plans(only, uniform, keys, obs, time, running)
+
+        key = key_for(keys[0], "collect", t[0])
+        played = self._play(env, plan, key, self.config.explore.per_epoch, before)
+        return self.absorb(policy, replay, played)
+
+    def exploit_episodes(
+        self,
+        env: Environment,
+        policy: Policy,
+        replay: Replay,
+        keys: Keys,
+        t: Array,
+        count: int,
+        before: int = 0,
+    ) -> tuple[Replay, Episodes]:
+        """`count` greedy episodes in every lane, and the replay buffers with them added."""
+        if isinstance(env, AbstractEnvironment):
+            return self._exploit_episodes(env, policy, replay, keys, t, count)
+        key = key_for(keys[0], "exploit episodes", t[0])
+        return self.absorb(policy, replay, self._play_greedily(env, policy, key, count, before))
+
+    def evaluate(self, env: Environment, policy: Policy, keys: Keys, count: int) -> Float[Array, "lanes n"]:
+        """The returns of `count` greedy episodes in every lane."""
+        if isinstance(env, AbstractEnvironment):
+            return self._evaluate(env, policy, keys, count)
+        episodes = self._play_greedily(env, policy, key_for(keys[0], "evaluate"), count)
+        return jax.vmap(jax.vmap(episode_return))(episodes)
+
+    def _play_greedily(
+        self, env: PythonCopies, policy: Policy, key: Key, count: int, before: int = 0
+    ) -> Trajectory:
+        only = lane_of(policy)
+        return self._play(env, lambda *now: self.exploit_plans(only, *now), key, count, before)
+
+    def _play(self, env: PythonCopies, plan: Planner, key: Key, count: int, before: int) -> Trajectory:
+        """Episodes of an environment in Python, as those of a single lane."""
+        storage = self.one.storage
+
+        def plan_all(key: Key, obs: np.ndarray, time: np.ndarray, running: np.ndarray) -> Plans:
+            keys = jax.random.split(key, env.copies)
+            return plan(keys, jnp.asarray(obs, storage), jnp.asarray(time), jnp.asarray(running))
+
+        return self.one_lane(env.play(plan_all, key, count, before))
+
+    def one_lane(self, episodes: Trajectory) -> Trajectory:
+        """Episodes that were played in Python, as those of a single lane."""
+        storage = self.one.storage
+        frames = episodes._replace(
+            obs=episodes.obs.astype(storage), next_obs=episodes.next_obs.astype(storage)
+        )
+        return as_lane(jax.tree.map(jnp.asarray, frames))
+
+
+_IN_USE: WeakValueDictionary[tuple, CompiledAgent] = WeakValueDictionary()
+
+
+def compiled_agent(spec: Spec, config: NeuralE3Config) -> CompiledAgent:
+    """The `CompiledAgent` of this configuration; those still in use are shared, so that nothing is compiled twice."""
+    agent = _IN_USE.get((spec, config))
+    if agent is None:
+        agent = _IN_USE[spec, config] = CompiledAgent(spec, config)
+    return agent

@@ -1,0 +1,107 @@
+"""Named settings: e3rl's own, and the paper's tables (appendix C), which never change after publication.
+
+`e3rl` is for the lock; `e3rl-long` its variant for horizons of 50 and more (larger batches, since new facts are rarer
+in the buffer, and a weaker prior per bit). The paper's control table leaves open how the DQN's loss weighs large
+errors, what it bootstraps by, and how its best weights are told from others once training goes on. Here errors are
+squared, targets clipped, and the models judge the weights after every thousand updates, which costs no episode;
+`rounds` adds the paper's own rounds. The learning rate starts at the table's and falls.
+"""
+
+from e3rl.models.bernoulli import Bernoulli
+from e3rl.models.conv import Conv
+from e3rl.models.fit import Fit
+from e3rl.models.mlp import Mlp
+from e3rl.neural.config import Explore, NeuralE3Config, Rounds
+from e3rl.planners.exploit_dqn import OfflineDqn
+from e3rl.planners.exploit_value import ImaginedValue
+from e3rl.planners.graph_search import GraphSearch
+from e3rl.planners.mcts import TreeSearch
+from e3rl.planners.utility import Mean, Squared
+from e3rl.planners.value import ValuePlanner
+from e3rl.values.double_dqn import DqnFit
+from e3rl.values.imagined import ValueFit
+
+
+def _paper_lock(ratio: int) -> NeuralE3Config:
+    """App. C.1's table; what it leaves out comes from the paper's code (exploration reward, leaf, choice, DQN)."""
+    return NeuralE3Config(
+        explore=Explore(ratio=ratio, uniform_transitions=100),
+        model=Bernoulli(hidden=50, conditioning="input", mean_over_bits=True),
+        fit=Fit(members=5, updates=100, batch=20, learning_rate=1e-2, prior_weight=0.0),
+        utility=Mean(reward_scale=1.0, caution=0.0),
+        planner=TreeSearch(playouts=200, particles=100, leaf="rollout", choice="best", common_noise=False),
+        exploit=OfflineDqn(
+            value=DqnFit(updates=200_000, batch=100, learning_rate=1e-4, heads=False, hidden=50)
+        ),
+    )
+
+
+STATIONARY = ValueFit(target_rate=0.05, discount=0.99, heads=False)
+"""Values of problems without a clock."""
+
+PRESETS: dict[str, NeuralE3Config] = {
+    "e3rl": NeuralE3Config(),
+    "e3rl-long": NeuralE3Config(
+        explore=Explore(ratio=45),
+        fit=Fit(prior_weight=0.1, batch=256),
+        planner=ValuePlanner(value=ValueFit(batch=256)),
+        exploit=ImaginedValue(value=ValueFit(updates=15_000, batch=256)),
+    ),
+    "e3rl-control": NeuralE3Config(
+        explore=Explore(ratio=0, episodes=50, per_epoch=5),
+        clock=False,
+        model=Mlp(),
+        fit=Fit(updates=1_000, learning_rate=1e-3, prior_weight=0.0, ending_share=0.1),
+        utility=Squared(reward_scale=0.0, caution=0.0),
+        planner=GraphSearch(frontier="root"),
+        exploit=ImaginedValue(
+            value=ValueFit(updates=40_000, decay=True, target_rate=0.05, discount=0.99, heads=False), snapshots=40
+        ),
+    ),
+    "e3rl-image": NeuralE3Config(
+        explore=Explore(ratio=0, episodes=50, per_epoch=10),
+        clock=False,
+        model=Conv(),
+        fit=Fit(
+            members=4, updates=1_500, batch=16, unroll=10, learning_rate=1e-3, prior_weight=0.0, recent_share=0.5,
+            ending_share=0.2,
+        ),
+        utility=Squared(reward_scale=1.0, caution=0.0),
+        planner=GraphSearch(top_share=0.01),
+        exploit=GraphSearch(),
+    ),
+    "paper-control": NeuralE3Config(
+        explore=Explore(ratio=0, episodes=100, per_epoch=10),
+        clock=False,
+        model=Mlp(hidden=64),
+        fit=Fit(
+            members=8, updates=2_000, batch=8, unroll=20, learning_rate=1e-4, prior_weight=0.0, recent_share=0.5,
+            ending_share=0.25,
+        ),
+        utility=Squared(reward_scale=0.0, caution=0.0),
+        planner=GraphSearch(nodes=2_000, frontier="root"),
+        exploit=OfflineDqn(
+            value=DqnFit(
+                updates=750_000, batch=64, learning_rate=3e-4, decay=True, discount=0.99, target_period=5_000,
+                huber=20.0, clipped=True, heads=False,
+            ),
+            snapshots=750,
+        ),
+        rounds=Rounds(updates=25_000),
+    ),
+    "paper-maze": NeuralE3Config(
+        explore=Explore(ratio=0, episodes=50, per_epoch=10),
+        clock=False,
+        model=Conv(hidden=64, reward_head="dense"),
+        fit=Fit(
+            members=4, updates=10_000, batch=16, unroll=10, learning_rate=1e-3, prior_weight=0.0, recent_share=0.5
+        ),
+        utility=Squared(reward_scale=0.0, caution=0.0),
+        planner=GraphSearch(nodes=2_000),
+        exploit=GraphSearch(nodes=2_000),
+    ),
+    "paper-lock-h5": _paper_lock(25),
+    "paper-lock-h10": _paper_lock(50),
+    "paper-lock-h15": _paper_lock(50),
+    "paper-lock-h20": _paper_lock(75),
+}  # fmt: skip

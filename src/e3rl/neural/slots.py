@@ -1,0 +1,235 @@
+"""Neural-E³'s filling of Algorithm 1 for one seed: pure functions, to be compiled over several (`compiled_agent`)."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Shaped
+
+from e3rl.envs.base import AbstractEnvironment, Observation
+from e3rl.envs.playing.open_loop import Plans, rollout_plans
+from e3rl.envs.playing.rollout import episode_return, rollout
+from e3rl.envs.spec import Spec
+from e3rl.models import refuse_misfit
+from e3rl.models.base import Problem
+from e3rl.models.ensemble import make_ensemble, predict
+from e3rl.models.fit import ModelSet, make_model_set, update_model_set
+from e3rl.neural.config import NeuralE3Config
+from e3rl.planners.base import Policy
+from e3rl.replay import Replay, Scale
+from e3rl.types import Action, Flag, Key, Keys, Trajectory, UserError, key_for
+from e3rl.values.update import QState
+
+LARGEST_BUFFER = 8 * 2**30
+"""Bytes of observations that a replay buffer may take."""
+
+
+class Episodes(NamedTuple):
+    """What is reported about the episodes of one epoch."""
+
+    returns: Float[Array, " n"]
+    lengths: Int[Array, " n"]
+    disagreement: Float[Array, " n"]
+    terminated: Bool[Array, " n"]
+    """Ended by the environment and not by the time limit."""
+    start: Shaped[Array, "n *obs"]
+    """The first observations."""
+
+
+class OneSeed:
+    """The slots of one configuration. Every function takes the seed's key and, where it matters, the epoch."""
+
+    def __init__(self, spec: Spec, config: NeuralE3Config):
+        refuse_misfit(config.model, spec.encoding)
+        self.config = config
+        self.problem = Problem(spec, config.clock)
+        self.encoding = spec.encoding
+        # A byte an entry where entries are zeros and ones.
+        whole = all(part.kind != "continuous" for part in spec.encoding.parts)
+        self.storage = jnp.int8 if whole else jnp.float32
+        self.make_dynamics = config.model.make(self.problem)
+        self.epochs = config.explore.epochs(spec.horizon)
+        rounds = config.rounds.count * config.rounds.episodes
+        # An epoch more than planned, for what is kept of one that an environment broke.
+        self.capacity = ((self.epochs + 1) * config.explore.per_epoch + rounds) * spec.horizon
+        self._refuse_too_large()
+
+    def _refuse_too_large(self) -> None:
+        entries = self.problem.entries
+        size = 2 * self.capacity * entries * np.dtype(self.storage).itemsize
+        if size > LARGEST_BUFFER:
+            raise UserError(
+                f"{self.capacity} transitions of {entries} entries would take {size / 2**30:.0f} GiB: lower "
+                "explore.episodes, or shrink the observations (gymnasium.wrappers.ResizeObservation)"
+            )
+
+    def fresh(self, key: Key) -> tuple[ModelSet, QState | None, Replay]:
+        """Models, the planner's value and the replay buffer before the first episode."""
+        config = self.config
+        members = make_ensemble(self.make_dynamics, config.fit.members, key_for(key, "models"))
+        models = make_model_set(members, config.fit)
+        value = config.planner.fresh(self.problem, key_for(key, "value"))
+        obs = jnp.zeros(self.encoding.shape, self.storage)
+        return models, value, Replay.empty(self.capacity, obs, self.encoding.low, self.encoding.high)
+
+    def observe(self, obs: Observation) -> Observation:
+        return self.encoding.encode(obs).astype(self.storage)
+
+    def plan(
+        self, models: ModelSet, value: QState | None, replay: Replay, key: Key, t: Array
+    ) -> tuple[Policy, Float[Array, ""]]:
+        """Line 5. Searching planners plan while they act; here the value they may use is brought up to date."""
+        planner, utility = self.config.planner, self.config.utility.explore
+        key_fit, key_value = key_for(key, "fit value", t), key_for(key, "v_explore", t)
+        value = planner.prepare(value, models, replay, utility, self.problem, key_fit)
+        policy = Policy(models, value, replay.scale)
+        if planner.estimate == "none" or (planner.estimate == "costly" and self.config.explore.epsilon == 0):
+            return policy, jnp.array(jnp.inf)
+        start = replay.rows.obs[replay.recent]  # of the newest episode
+        found = planner.plan(policy, start, jnp.array(0, jnp.int32), key_value, utility, self.problem)
+        return policy, jnp.where(replay.size > 0, found.value, jnp.inf)
+
+    def is_uniform(self, replay: Replay, fresh: bool) -> bool | Flag:
+        """Is it too early to plan? Known before anything runs unless `uniform_transitions` says otherwise."""
+        enough = self.config.explore.uniform_transitions
+        return fresh or (enough > 1 and replay.size < enough)
+
+    def collect(
+        self, env: AbstractEnvironment, policy: Policy, replay: Replay, key: Key, t: Array, fresh: bool
+    ) -> tuple[Replay, Episodes]:
+        """Line 7: n episodes of the exploration policy."""
+        uniform = self.is_uniform(replay, fresh)
+        keys = jax.random.split(key_for(key, "collect", t), self.config.explore.per_epoch)
+        if self.config.planner.open_loop:
+
+            def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
+                return self.explore_plans(policy, uniform, keys, obs, time, running)
+
+            return self.absorb(policy, replay, rollout_plans(env, plan, keys, self.observe))
+
+        def act(key: Key, obs: Observation, time: Array) -> Action:
+            key_uniform, key_plan = jax.random.split(key)
+            return choose(
+                uniform,
+                lambda: jax.random.randint(key_uniform, (), 0, self.problem.actions),
+                lambda: self._explore_action(policy, key_plan, obs, time),
+            )
+
+        episodes = jax.vmap(lambda key: rollout(env, act, key, self.observe))(keys)
+        return self.absorb(policy, replay, episodes)
+
+    def _explore_action(self, policy: Policy, key: Key, obs: Observation, time: Array) -> Action:
+        utility = self.config.utility.explore
+        return self.config.planner.plan(policy, obs, time, key, utility, self.problem).actions[0]
+
+    def explore_plans(
+        self, policy: Policy, uniform: bool | Flag, keys: Keys, obs: Observation, time: Array, running: Array
+    ) -> Plans:
+        """Exploration's plans for several episodes, or uniformly random actions."""
+        planner, utility = self.config.planner, self.config.utility.explore
+
+        def planned() -> Plans:
+            return planner.plan_many(policy, obs, time, keys, running, utility, self.problem)
+
+        def chance() -> Plans:
+            length = self.problem.horizon if planner.open_loop else 1
+            draw = jax.vmap(lambda key: jax.random.randint(key, (length,), 0, self.problem.actions))
+            return draw(keys), jnp.ones(time.shape, jnp.int32)
+
+        return choose(uniform, chance, planned)
+
+    def exploit_plans(
+        self, policy: Policy, keys: Keys, obs: Observation, time: Array, running: Array
+    ) -> Plans:
+        """Exploitation's plans for several episodes."""
+        utility = self.config.utility.exploit
+        return self.config.exploit.plan_many(policy, obs, time, keys, running, utility, self.problem)
+
+    def absorb(self, policy: Policy, replay: Replay, episodes: Trajectory) -> tuple[Replay, Episodes]:
+        """The episodes into the buffer, and what is reported about them."""
+
+        def disagreement(obs: Observation, action: Action, time: Array) -> Float[Array, ""]:
+            predicted = predict(policy.models.members, policy.scale(obs), action, time)
+            return self.config.utility.disagreement(predicted)
+
+        steps = jnp.broadcast_to(jnp.arange(self.problem.horizon), episodes.action.shape)
+        flat = jax.tree.map(
+            lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (episodes.obs, episodes.action, steps)
+        )
+        along = jax.lax.map(lambda step: disagreement(*step), flat, batch_size=200).reshape(steps.shape)
+        described = Episodes(
+            jax.vmap(episode_return)(episodes),
+            jnp.sum(episodes.valid, axis=1),
+            jnp.sum(jnp.where(episodes.valid, along, 0.0), axis=1),
+            jnp.any(episodes.valid & episodes.terminated, axis=1),
+            episodes.obs[:, 0],
+        )
+        return replay.append(episodes), described
+
+    def update_models(
+        self, models: ModelSet, replay: Replay, key: Key, t: Array
+    ) -> tuple[ModelSet, Float[Array, ""]]:
+        """Line 8."""
+        terms = self.config.model.loss_terms(self.problem.entries)
+        return update_model_set(models, replay, key_for(key, "fit models", t), self.config.fit, terms)
+
+    def exploit(self, models: ModelSet, replay: Replay, key: Key) -> Policy:
+        """Lines 10 to 12: a fresh value for the real reward."""
+        config, untrained = self.config, self.untrained(models, replay.scale, key)
+        value = config.exploit.prepare(
+            untrained.value, models, replay, config.utility.exploit, self.problem, key_for(key, "exploit", 0)
+        )
+        return untrained._replace(value=value)
+
+    def untrained(self, models: ModelSet, scale: Scale, key: Key) -> Policy:
+        """The exploit policy before any training."""
+        value = self.config.exploit.fresh(self.problem, key_for(key, "exploit network"))
+        return Policy(models, value, scale)
+
+    def refine(self, policy: Policy, replay: Replay, key: Key, t: Array) -> Policy:
+        """The exploit policy after a round of more episodes (App. C.3)."""
+        config, key = self.config, key_for(key, "exploit", t + 1)
+        value = config.exploit.refine(
+            policy.value,
+            policy.models,
+            replay,
+            config.utility.exploit,
+            self.problem,
+            key,
+            config.rounds.updates,
+        )
+        return Policy(policy.models, value, replay.scale)
+
+    def exploit_episodes(
+        self, env: AbstractEnvironment, policy: Policy, replay: Replay, key: Key, t: Array, count: int
+    ) -> tuple[Replay, Episodes]:
+        """`count` greedy episodes, and the replay buffer with them added."""
+        episodes = self._exploit_rollouts(env, policy, key_for(key, "exploit episodes", t), count)
+        return self.absorb(policy, replay, episodes)
+
+    def evaluate(self, env: AbstractEnvironment, policy: Policy, key: Key, count: int) -> Float[Array, " n"]:
+        """The returns of `count` greedy episodes."""
+        return jax.vmap(episode_return)(self._exploit_rollouts(env, policy, key_for(key, "evaluate"), count))
+
+    def _exploit_rollouts(self, env: AbstractEnvironment, policy: Policy, key: Key, count: int) -> Trajectory:
+        keys, planner = jax.random.split(key, count), self.config.exploit
+        if planner.open_loop:
+
+            def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
+                return self.exploit_plans(policy, keys, obs, time, running)
+
+            return rollout_plans(env, plan, keys, self.observe)
+
+        def act(key: Key, obs: Observation, time: Array) -> Action:
+            return planner.plan(policy, obs, time, key, self.config.utility.exploit, self.problem).actions[0]
+
+        return jax.vmap(lambda key: rollout(env, act, key, self.observe))(keys)
+
+
+def choose(condition: bool | Flag, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
+    """`lax.cond`, decided while compiling where that is possible: over lanes both branches would run."""
+    if isinstance(condition, bool):
+        return if_true() if condition else if_false()
+    return jax.lax.cond(condition, if_true, if_false)

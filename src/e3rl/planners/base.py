@@ -1,0 +1,156 @@
+"""What every planner is: settings, and the plan that follows from them (Algorithm 1, lines 5 and 11)."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Shaped
+
+from e3rl.models.base import Problem
+from e3rl.models.fit import ModelSet
+from e3rl.replay import Replay, Scale
+from e3rl.runs.settings import Settings
+from e3rl.types import Key, Keys
+from e3rl.values.imagined import Utility
+from e3rl.values.update import QState
+
+AT_ONCE = 32
+"""Searches of a lane in one go on an accelerator: a graph holds every member's state in every node."""
+
+
+class Policy(NamedTuple):
+    """Who acts: the models, for planners that search; the value, for those that learn one; and the scale in which both
+    see the world."""
+
+    models: ModelSet
+    value: QState | None
+    scale: Scale
+
+
+class Plan(NamedTuple):
+    actions: Int[Array, " L"]
+    """To be executed without looking; the first `length` count."""
+    length: Int[Array, ""]
+    value: Float[Array, ""]
+    """What the plan is worth: v_explore where the utility is that of exploring."""
+
+
+@dataclass(frozen=True)
+class AbstractPlanner(Settings):
+    """Plans for a utility of what the models predict: their disagreement to explore, predicted reward to exploit.
+
+    A planner that learns a value has `fresh` and `prepare`; one that searches plans when it is asked to act.
+    """
+
+    open_loop: ClassVar[bool] = False
+    """Whether plans are sequences to be carried out to their end, rather than one action at a time."""
+    estimate: ClassVar[Literal["free", "costly", "none"]] = "free"
+    """What the value of a plan costs where no episode is played, as line 6 wants it."""
+    from_models: ClassVar[bool] = True
+    """Whether better models make better plans."""
+
+    def fresh(self, problem: Problem, key: Key) -> QState | None:
+        """The value before any training; None where there is none."""
+        return None
+
+    def prepare(
+        self,
+        value: QState | None,
+        models: ModelSet,
+        replay: Replay,
+        utility: Utility,
+        problem: Problem,
+        key: Key,
+    ) -> QState | None:
+        """The value brought up to date with the models and the experience."""
+        return value
+
+    def refine(
+        self,
+        value: QState | None,
+        models: ModelSet,
+        replay: Replay,
+        utility: Utility,
+        problem: Problem,
+        key: Key,
+        updates: int,
+    ) -> QState | None:
+        """Some more training after some more episodes (App. C.3)."""
+        return value
+
+    @abstractmethod
+    def plan(
+        self,
+        policy: Policy,
+        obs: Shaped[Array, "*obs"],
+        time: Int[Array, ""],
+        key: Key,
+        utility: Utility,
+        problem: Problem,
+    ) -> Plan:
+        """The plan from one observation at one time step."""
+
+    def plan_many(
+        self,
+        policy: Policy,
+        obs: Shaped[Array, "n *obs"],
+        time: Int[Array, " n"],
+        keys: Keys,
+        running: Bool[Array, " n"],
+        utility: Utility,
+        problem: Problem,
+    ) -> tuple[Int[Array, "n L"], Int[Array, " n"]]:
+        """Action sequences of several episodes and how many of their actions count; only those `running` matter."""
+
+        def one(
+            key: Key, obs: Shaped[Array, "*obs"], time: Int[Array, ""]
+        ) -> tuple[Int[Array, " L"], Int[Array, ""]]:
+            found = self.plan(policy, obs, time, key, utility, problem)
+            return found.actions, found.length
+
+        if not self.open_loop:
+            return jax.vmap(one)(keys, obs, time)
+        nothing = (
+            jnp.zeros((time.shape[0], problem.horizon), jnp.int32),
+            jnp.ones(time.shape, jnp.int32),
+        )
+        at_once = 1 if jax.default_backend() == "cpu" else AT_ONCE
+        return for_those(running, one, (keys, obs, time), nothing, at_once)
+
+
+def single(action: Int[Array, ""], value: Float[Array, ""]) -> Plan:
+    """The plan of a planner that looks at every step."""
+    return Plan(action[None], jnp.array(1, jnp.int32), value)
+
+
+def for_those(
+    wanted: Bool[Array, " n"], function: Callable[..., Any], inputs: tuple, otherwise: Any, at_once: int
+) -> Any:
+    """`function` of those rows of `inputs` that are `wanted`, `at_once` of them together; `otherwise` for the rest.
+    What it costs grows with how many are wanted, over lanes with the most that any of them wants."""
+    count = wanted.shape[0]
+    at_once = min(at_once, count)
+    first = jnp.argsort(~wanted)  # stable: the wanted rows, in their order
+    first = jnp.pad(first, (0, -count % at_once), constant_values=count)
+
+    def some(i: Int[Array, ""], found: Any) -> Any:
+        rows = jax.lax.dynamic_slice_in_dim(first, i * at_once, at_once)
+        some_inputs = jax.tree.map(lambda leaf: leaf[jnp.minimum(rows, count - 1)], inputs)
+        if at_once == 1:  # a vmap over one would turn slices into gathers
+            new = jax.tree.map(
+                lambda leaf: leaf[None], function(*jax.tree.map(lambda leaf: leaf[0], some_inputs))
+            )
+        else:
+            new = jax.vmap(function)(*some_inputs)
+        return jax.tree.map(
+            lambda all_rows, some_rows: all_rows.at[rows].set(some_rows, mode="drop"), found, new
+        )
+
+    needed = -(-jnp.sum(wanted) // at_once)
+    found = jax.lax.fori_loop(0, needed, some, otherwise)
+    return jax.tree.map(
+        lambda new, old: jnp.where(wanted.reshape(-1, *[1] * (new.ndim - 1)), new, old), found, otherwise
+    )

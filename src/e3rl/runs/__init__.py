@@ -1,0 +1,1 @@
+"""What any run needs: settings, folder, checkpoint, record, progress, statistics, the agent's five methods."""

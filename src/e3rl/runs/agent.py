@@ -1,0 +1,220 @@
+"""What every agent is: a choice of settings, a program that trains one or several seeds, and five methods."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from e3rl.envs.adapter import violation
+from e3rl.envs.opening import Opened, open_environment
+from e3rl.envs.spec import Spec
+from e3rl.runs.checkpoint import load_tree, save_tree
+from e3rl.runs.folder import RunFolder, read_json, refuse_earlier
+from e3rl.runs.lanes import as_lane, lane_of
+from e3rl.runs.progress import Watcher, nobody
+from e3rl.runs.record import Record
+from e3rl.runs.settings import Settings, as_dict, changed, from_dict
+from e3rl.types import Key, UserError, key_for
+
+
+class AbstractProgram(ABC):
+    """Some seeds of an algorithm on their environments, trained together."""
+
+    spec: Spec
+    clock_limit: int | None
+    """Time steps that a policy can tell apart, None where it looks at no clock."""
+
+    @abstractmethod
+    def learn(self, record: Record, resume: bool) -> tuple[Any, list[dict[str, Any]]]:
+        """Train to the end, then play greedily: the policies, a lane for each seed, and a summary of each."""
+
+    @abstractmethod
+    def evaluate(self, policies: Any, episodes: int) -> Float[np.ndarray, "lanes n"]:
+        """The returns of greedy episodes, other ones than those of training."""
+
+    @abstractmethod
+    def act(self, policy: Any, obs: Any, time: int, key: Key) -> int:
+        """The greedy action of one seed's policy for an observation of the environment's space."""
+
+    @abstractmethod
+    def blank_policy(self) -> Any:
+        """The shapes of one seed's policy."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the environments, those in Python."""
+
+
+class AbstractAgent(ABC):
+    """Learns, predicts, evaluates, saves and loads.
+
+    `env` is an id (with `env_options`), a Gymnasium environment or a functional one. `config` is an object of this
+    agent's settings or the name of a preset; without it the settings are chosen by the environment's looks, and
+    `agent.config` shows them. With `asynchronous` every copy of a Gymnasium environment lives in a process of its own
+    (see `PythonCopies`); the results are the same.
+    """
+
+    algo: ClassVar[str]
+    settings: ClassVar[type[Settings]]
+    presets: ClassVar[Mapping[str, Any]]
+    """Named settings."""
+    renamed: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """What settings of earlier versions are called now, by path."""
+    explores_first: ClassVar[bool] = False
+    """Whether the episodes before the greedy ones were meant to explore, and not to learn on the way."""
+
+    def __init__(
+        self,
+        env: Any,
+        config: Any = None,
+        seed: int = 0,
+        env_options: Mapping[str, Any] | None = None,
+        asynchronous: bool = False,
+    ):
+        options = dict(env_options or {})
+        opened = open_environment(env, options)
+        try:
+            self.config = self.configured(opened, config)
+            self.program = self.make_program([opened], self.config, [seed], asynchronous)
+        except BaseException:
+            opened.close()
+            raise
+        self.opened = opened
+        self.seed = seed
+        self.description = self.describe(env if isinstance(env, str) else None, options, seed, self.config)
+        self.policy: Any = None
+        self._time = 0
+        self._actions_taken = 0
+
+    @classmethod
+    @abstractmethod
+    def suited(cls, opened: Opened) -> Any:
+        """The settings that suit an environment by its looks."""
+
+    @classmethod
+    @abstractmethod
+    def make_program(
+        cls, opened: Sequence[Opened], config: Any, seeds: Sequence[int], asynchronous: bool
+    ) -> AbstractProgram:
+        """The program that trains these seeds, each on its own environment."""
+
+    @classmethod
+    def share_a_program(cls, config: Any) -> bool:
+        """Whether several seeds on functional environments are to be trained in one program."""
+        return True
+
+    @classmethod
+    def configured(cls, opened: Opened, config: Any = None, changes: Mapping[str, Any] | None = None) -> Any:
+        """Settings from an object, a preset's name, or None for what suits the environment, with changes by path."""
+        if config is None or config == "auto":
+            config = cls.suited(opened)
+        elif isinstance(config, str):
+            if config not in cls.presets:
+                raise UserError(f"unknown config {config!r}; known: auto, {', '.join(cls.presets)}")
+            config = cls.presets[config]
+        if not isinstance(config, cls.settings):
+            raise UserError(f"{cls.algo} takes settings of type {cls.settings.__name__}, got {config!r}")
+        return changed(config, changes or {})
+
+    @classmethod
+    def describe(cls, env: str | None, options: Mapping[str, Any], seed: int, config: Any) -> dict[str, Any]:
+        """Everything needed to repeat a run."""
+        about = {"algo": cls.algo, "env": env, "env_options": dict(options), "seed": seed}
+        return {**about, "config": as_dict(config)}
+
+    @property
+    def env(self) -> Any:
+        return self.opened.made
+
+    def learn(
+        self, out: str | Path | None = None, resume: bool = False, watch: Watcher = nobody
+    ) -> dict[str, Any]:
+        """Train, then play greedily; returns the run's summary. With `out`, the run is recorded there."""
+        folders = [RunFolder(Path(out))] if out is not None else []
+        record = Record([self.seed], folders, [self.description], watch)
+        policies, [summary] = self.program.learn(record, resume)
+        self.policy = lane_of(policies)
+        return summary
+
+    def start_episode(self) -> None:
+        """Set the clock of `predict` to the first step."""
+        self._time = 0
+
+    def predict(self, obs: Any, time: int | None = None) -> int:
+        """The greedy action for `obs` at step `time`; without it the agent keeps the clock itself, which
+        `start_episode` sets to zero and which starts over after the last step. An agent that exploits by search plans
+        at every call. Actions count from 0, whatever the start of the environment's space."""
+        step, limit = self._time if time is None else time, self.program.clock_limit
+        if step < 0 or (limit is not None and step >= limit):
+            raise UserError(f"time must be {f'in 0 … {limit - 1}' if limit else 'at least 0'}, got {step}")
+        fault = violation(self.program.spec.encoding.space, obs)
+        if fault is not None:
+            raise UserError(fault)
+        key = key_for(jax.random.key(self.seed), "predict", self._actions_taken)
+        action = self.program.act(self._learned(), obs, step, key)
+        self._actions_taken += 1
+        self._time = 0 if step + 1 == limit else step + 1
+        return action
+
+    def evaluate(self, episodes: int = 100) -> Float[np.ndarray, " n"]:
+        """The returns of that many greedy episodes, other ones than those of training."""
+        if episodes < 1:
+            raise UserError(f"episodes must be at least 1, got {episodes}")
+        return self.program.evaluate(as_lane(self._learned()), episodes)[0]
+
+    def save(self, path: str | Path) -> None:
+        folder = RunFolder(Path(path))
+        save_tree(folder.policy, self._learned())
+        folder.write_config(self.description)
+
+    @classmethod
+    def load(cls, path: str | Path, env: Any = None) -> Self:
+        """The agent saved at `path`, or a finished run's. An agent whose environment had no id needs it again."""
+        folder = RunFolder(Path(path))
+        about = read_config(folder.path)
+        if about["algo"] != cls.algo:
+            raise UserError(f"{path} holds an agent of {about['algo']}, not of {cls.algo}")
+        config = cls.stored_config(folder.path, about)
+        seed, name, options = about["seed"], about["env"], about["env_options"]
+        if env is None and name is None:
+            raise UserError(f"{path} was trained on an environment without an id: load it with env=...")
+        if not folder.policy.is_file():
+            raise UserError(f"{path} has no trained policy yet: finish the run with --resume first")
+        agent = cls(name if env is None else env, config, seed, options if env is None else None)
+        agent.policy, _ = load_tree(folder.policy, agent.program.blank_policy())
+        return agent
+
+    @classmethod
+    def stored_config(cls, path: Path, about: Mapping[str, Any]) -> Any:
+        """The settings in a run's config.json."""
+        try:
+            return from_dict(cls.settings, about["config"])
+        except (AttributeError, TypeError, UserError) as error:
+            raise UserError(f"{path / 'config.json'} is no configuration of {cls.algo}: {error}") from error
+
+    def close(self) -> None:
+        """Close the environments that this agent opened."""
+        self.program.close()
+        self.opened.close()
+
+    def _learned(self) -> Any:
+        if self.policy is None:
+            raise UserError("the agent has not learned yet: call learn() first")
+        return self.policy
+
+
+KEYS = ("algo", "env", "env_options", "seed", "config")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A run's config.json, with everything in it that a run has."""
+    about = read_json(path / "config.json")
+    refuse_earlier(path, about)
+    missing = [key for key in KEYS if key not in about]
+    if missing:
+        raise UserError(f"{path / 'config.json'} is no configuration of a run: {missing[0]!r} is missing")
+    return about

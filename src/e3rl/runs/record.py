@@ -1,0 +1,175 @@
+"""The record that a program keeps of its runs, one folder for each seed: rows, checkpoints, resuming, summaries."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from e3rl.runs.checkpoint import load_tree
+from e3rl.runs.folder import RunFolder, checkpoint_together, complete_checkpoints
+from e3rl.runs.lanes import by_lane, side_by_side
+from e3rl.runs.progress import Progress, Watcher, nobody
+from e3rl.runs.statistics import mean_interval
+from e3rl.types import UserError
+
+
+class Resumed(NamedTuple):
+    """Where the folders of a run stand."""
+
+    state: Any
+    """The state that was saved, a lane for each seed."""
+    abouts: list[dict[str, Any]]
+    """What was said about it, for each seed."""
+
+
+class _Held(NamedTuple):
+    """A state that could be saved, and the rows that belong to it."""
+
+    epoch: int
+    state: Any
+    rows: Int[np.ndarray, " lanes"]
+    abouts: list[dict[str, Any]]
+
+
+class Record:
+    """One per program. Without folders nothing is written and everything else is the same.
+
+    Used as a context: when a person interrupts the run, or an error that a person can mend ends it, what was held last
+    is saved.
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        folders: Sequence[RunFolder] = (),
+        descriptions: Sequence[dict[str, Any]] = (),
+        watch: Watcher = nobody,
+    ):
+        self.seeds = seeds
+        self.folders = folders
+        self.descriptions = descriptions
+        self.watch = watch
+        self.episodes = np.zeros(len(seeds), int)
+        self.env_steps = np.zeros(len(seeds), int)
+        self.seconds = 0.0
+        """On the clock at the last report, those before an interruption included."""
+        self._clock = time.perf_counter()
+        self._held: _Held | None = None
+
+    def begin(self, resume: bool, like: Callable[[], Any]) -> Resumed | None:
+        """Start the clock and the folders. Where these hold checkpoints, a state like one seed's `like()` is read."""
+        self._clock = time.perf_counter()
+        if not self.folders:
+            return None
+        found = [
+            folder.begin(about, resume) for folder, about in zip(self.folders, self.descriptions, strict=True)
+        ]
+        if not any(found):
+            return None
+        complete_checkpoints(self.folders)
+        shapes = like()
+        states, abouts = zip(*(load_tree(folder.state, shapes) for folder in self.folders), strict=True)
+        if len({about["epoch"] for about in abouts}) > 1:
+            raise UserError("the seeds of this run were saved at different epochs: resume them one by one")
+        for folder, about in zip(self.folders, abouts, strict=True):
+            folder.keep_rows(about["rows"])
+        self.episodes = np.array([about["rows"] for about in abouts])
+        self.env_steps = np.array([about["env_steps"] for about in abouts])
+        self.seconds = abouts[0]["seconds"]
+        self._clock -= self.seconds
+        return Resumed(side_by_side(states), list(abouts))
+
+    def __enter__(self) -> "Record":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, KeyboardInterrupt | UserError):
+            self.save()
+
+    def read_clock(self) -> float:
+        self.seconds = time.perf_counter() - self._clock
+        return self.seconds
+
+    def say(
+        self,
+        phase: str,
+        done: int,
+        total: int,
+        mean_return: float = 0.0,
+        disagreement: float = 0.0,
+    ) -> None:
+        """A word to the watcher."""
+        self.watch(Progress(phase, done, total, mean_return, disagreement, self.seconds))
+
+    def add(self, lane: int, phase: str, total: float, length: int, env_steps: int, **columns: float) -> None:
+        """A row for one episode of one seed, `env_steps` after it; columns not given have no value."""
+        self.episodes[lane] += 1
+        self.env_steps[lane] = env_steps
+        if not self.folders:
+            return
+        about = {"phase": phase, "episode": int(self.episodes[lane]), "env_steps": int(env_steps)}
+        played = {"return": float(total), "length": int(length), "seconds": round(self.seconds, 3)}
+        none = {"disagreement": math.nan, "model_loss": math.nan, "v_explore": math.nan}
+        self.folders[lane].add_row(**{**none, **about, **played, **columns})
+
+    def hold(self, epoch: int, state: Any, abouts: Sequence[dict[str, Any]] = ()) -> None:
+        """The state after so many epochs is complete, the rows so far belong to it: `save` will write it."""
+        if self.folders:
+            each = list(abouts) or [{} for _ in self.seeds]
+            steps = [
+                {**about, "env_steps": int(count)} for about, count in zip(each, self.env_steps, strict=True)
+            ]
+            self._held = _Held(epoch, state, self.episodes.copy(), steps)
+
+    def save(self) -> None:
+        """A checkpoint of what is held, unless it is written already."""
+        if self._held is None:
+            return
+        (epoch, state, rows, abouts), self._held = self._held, None
+        for folder, count in zip(self.folders, rows, strict=True):
+            folder.rows = folder.rows[: int(count)]
+        every = [{"epoch": epoch, "seconds": self.seconds, **about} for about in abouts]
+        checkpoint_together(self.folders, by_lane(state, len(self.seeds)), every)
+
+    def write_rows(self) -> None:
+        for folder in self.folders:
+            folder.write_rows()
+
+    def insist(
+        self, sound: Bool[np.ndarray, " lanes"], values: Float[np.ndarray, " lanes"], what: str, when: str
+    ) -> None:
+        """Stop where a seed's number is not sound; the state held before is then saved."""
+        if sound.all():
+            return
+        lane = int(np.argmin(sound))
+        saved = self._held is not None or any(folder.state.exists() for folder in self.folders)
+        kept = " The checkpoint from before it is kept." if saved else ""
+        raise UserError(f"the {what} of seed {self.seeds[lane]} became {values[lane]}{when}.{kept}")
+
+    def summary(
+        self, lane: int, returns: Float[np.ndarray, " n"], optimum: float | None, **more: Any
+    ) -> dict[str, Any]:
+        """What is said about a seed's run, whose greedy episodes at the end had these returns."""
+        mean, low, high = mean_interval(returns)
+        about = self.descriptions[lane] if self.descriptions else {"seed": self.seeds[lane]}
+        return {
+            **about,
+            "total_episodes": int(self.episodes[lane]),
+            "exploit_return_mean": mean,
+            "exploit_return_ci": None if math.isnan(low) else [low, high],
+            "optimal_return": optimum,
+            "wall_seconds": round(self.read_clock(), 3),
+            "seeds_in_program": len(self.seeds),
+            **more,
+        }
+
+    def finish(self, policies: Any, summaries: Sequence[dict[str, Any]]) -> None:
+        """The last files of every seed: rows, policy, summary."""
+        if not self.folders:
+            return
+        each = by_lane(policies, len(self.seeds))
+        for folder, policy, summary in zip(self.folders, each, summaries, strict=True):
+            folder.finish(policy, summary)

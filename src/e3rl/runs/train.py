@@ -1,0 +1,85 @@
+"""`e3rl train`: one environment, one agent, one or several seeds, a folder for each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from e3rl.envs.opening import Opened, open_environment
+from e3rl.envs.registration import drawn_from_a_seed
+from e3rl.runs.agent import AbstractAgent
+from e3rl.runs.folder import RunFolder
+from e3rl.runs.progress import Watcher, nobody
+from e3rl.runs.record import Record
+from e3rl.runs.renamed import current_names
+from e3rl.types import UserError
+
+
+def train(
+    agent: type[AbstractAgent],
+    env: str,
+    env_options: Mapping[str, Any],
+    config: Any,
+    seeds: Sequence[int],
+    out: Path,
+    resume: bool = False,
+    watch: Watcher = nobody,
+    asynchronous: bool = False,
+    changes: Mapping[str, Any] | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> tuple[list[Path], list[dict[str, Any]]]:
+    """Train every seed, where they can in one program; returns the run folders and their summaries.
+
+    `config` and `changes` are what `AbstractAgent.configured` takes; names of earlier versions are understood,
+    and `say` hears what they are called now. An environment that is drawn from a seed, as a lock is, is drawn
+    from the run's own unless the options name one.
+    """
+    paths = [out] if len(seeds) == 1 else [out / f"seed{seed}" for seed in seeds]
+    refuse_mixture(out, paths)
+    options = [
+        {"seed": seed, **env_options} if drawn_from_a_seed(env) else dict(env_options) for seed in seeds
+    ]
+    folders = [RunFolder(path) for path in paths]
+    with ExitStack() as opened_now:
+
+        def opened(i: int) -> Opened:
+            return opened_now.enter_context(closing(open_environment(env, options[i])))
+
+        first = opened(0)
+        settings = agent.configured(first, config)
+        now, lines = current_names(settings, changes or {}, agent.renamed)
+        settings = agent.configured(first, settings, now)
+        for line in lines:
+            say(line)
+        about = [agent.describe(env, own, seed, settings) for own, seed in zip(options, seeds, strict=True)]
+        together = first.functional is not None and agent.share_a_program(settings)
+        size = len(seeds) if together else 1
+        summaries: list[dict[str, Any]] = []
+        for start in range(0, len(seeds), size):
+            part = range(start, min(start + size, len(seeds)))
+            done = [summary for i in part if (summary := folders[i].summary()) is not None]
+            if resume and len(done) == len(part):
+                for i in part:
+                    folders[i].begin(about[i], resume)
+                summaries += done
+                continue
+            environments = [first if i == 0 else opened(i) for i in part]
+            program = agent.make_program(environments, settings, [seeds[i] for i in part], asynchronous)
+            try:
+                record = Record(
+                    [seeds[i] for i in part], [folders[i] for i in part], [about[i] for i in part], watch
+                )
+                summaries += program.learn(record, resume)[1]
+            finally:
+                program.close()
+                for environment in environments:
+                    environment.close()
+    return paths, summaries
+
+
+def refuse_mixture(out: Path, paths: Sequence[Path]) -> None:
+    """One folder holds either one run or the folders of several seeds."""
+    if paths != [out] and (out / "config.json").exists():
+        raise UserError(f"{out} already holds the run of one seed: give another --out for several")
+    if paths == [out] and any(out.glob("seed*/config.json")):
+        raise UserError(f"{out} already holds the runs of several seeds: give another --out for one")

@@ -1,0 +1,1 @@
+"""Action values: the network, its update, the offline double DQN, values fitted in imagination."""
