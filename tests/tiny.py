@@ -1,0 +1,49 @@
+"""One tiny problem and one tiny configuration for everybody: programs that are the same are compiled once."""
+
+from e3rl.envs.lock import CombinationLock
+from e3rl.envs.opening import open_environment
+from e3rl.neural.agent import NeuralE3
+from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.training import NeuralProgram
+from e3rl.runs.folder import RunFolder
+from e3rl.runs.record import Record
+from e3rl.runs.settings import changed
+
+LOCK = "e3rl/CombinationLock-v0"
+OPTIONS = {"horizon": 3, "antishaped": True, "noise_bits": 1}
+SEEDS = (3, 4)
+CHANGES = {
+    "explore.episodes": 7,
+    "fit.members": 2,
+    "fit.updates": 2,
+    "fit.batch": 4,
+    "model.hidden": 8,
+    "planner.value.updates": 2,
+    "planner.value.batch": 4,
+    "planner.value.hidden": 8,
+    "exploit.value.updates": 20,
+    "exploit.value.batch": 4,
+    "exploit.value.hidden": 8,
+    "rounds.episodes": 3,
+    "rounds.updates": 2,
+    "evaluation_episodes": 5,
+}
+TINY = changed(NeuralE3Config(), CHANGES)
+
+
+def lock(seed: int = 0) -> CombinationLock:
+    """A lock of three levels."""
+    return CombinationLock(**OPTIONS, seed=seed)
+
+
+def program(config: NeuralE3Config = TINY, seeds=SEEDS, checkpoint_epochs: int = 3) -> NeuralProgram:
+    """Neural-E³ on a lock for each seed."""
+    made = NeuralE3.make_program([open_environment(lock(seed)) for seed in seeds], config, seeds)
+    made.checkpoint_epochs = checkpoint_epochs
+    return made
+
+
+def record(out=None, config: NeuralE3Config = TINY, seeds=SEEDS, watch=lambda progress: None) -> Record:
+    """The record of such a program, in a folder for each seed or nowhere."""
+    folders = [RunFolder(out / f"seed{seed}") for seed in seeds] if out else []
+    return Record(seeds, folders, [NeuralE3.describe(None, {}, seed, config) for seed in seeds], watch)
