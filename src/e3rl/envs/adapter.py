@@ -24,7 +24,7 @@ def make(env: Any, **kwargs: Any) -> "AbstractEnvironment | GymnasiumEnvironment
     `GymnasiumEnvironment`, which runs on the host. `kwargs` go to the constructor of an id.
     """
     if isinstance(env, str):
-        if env.startswith("e3rl/"):
+        if env.startswith("e3rl/") or env in ENVIRONMENTS:
             return build(env, **kwargs)
         adapted = _make_by_id(env, kwargs)
         try:

@@ -19,21 +19,26 @@ from e3rl.envs.lock import CombinationLock
 from e3rl.envs.maze import Maze
 from e3rl.envs.mountain_car import MountainCar
 from e3rl.envs.tabular import factored_mdp, latent_lock, low_rank_mdp, random_mdp
+from e3rl.registry import Registry
 from e3rl.types import Action, Key, UserError
 
 Constructor: TypeAlias = Callable[..., AbstractEnvironment]
 
-ENVIRONMENTS: dict[str, Constructor] = {
-    "e3rl/CombinationLock-v0": CombinationLock,
-    "e3rl/Maze-v0": Maze,
-    "e3rl/MountainCar-v0": MountainCar,
-    "e3rl/Acrobot-v1": Acrobot,
-    "e3rl/CartPole-v1": CartPole,
-    "e3rl/RandomMDP-v0": random_mdp,
-    "e3rl/LowRankMDP-v0": low_rank_mdp,
-    "e3rl/FactoredMDP-v0": factored_mdp,
-    "e3rl/LatentLock-v0": latent_lock,
-}
+ENVIRONMENTS: Registry[Constructor] = Registry(
+    "environment",
+    "e3rl.environments",
+    {
+        "e3rl/CombinationLock-v0": CombinationLock,
+        "e3rl/Maze-v0": Maze,
+        "e3rl/MountainCar-v0": MountainCar,
+        "e3rl/Acrobot-v1": Acrobot,
+        "e3rl/CartPole-v1": CartPole,
+        "e3rl/RandomMDP-v0": random_mdp,
+        "e3rl/LowRankMDP-v0": low_rank_mdp,
+        "e3rl/FactoredMDP-v0": factored_mdp,
+        "e3rl/LatentLock-v0": latent_lock,
+    },
+)
 
 
 def suggestion(word: str, known: list[str]) -> str:
@@ -42,7 +47,7 @@ def suggestion(word: str, known: list[str]) -> str:
 
 
 def build(env_id: str, **kwargs: Any) -> AbstractEnvironment:
-    """The functional environment of an `e3rl/...` id."""
+    """The functional environment of an id of ours, or of another package that offers one."""
     if env_id not in ENVIRONMENTS:
         # Without the namespace, which would make all of them look alike.
         close = get_close_matches(
