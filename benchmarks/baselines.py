@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from e3rl.baselines.loop_jax import CompiledProgram
-from e3rl.baselines.ppo_config import PPO_CONFIGS
+from e3rl.baselines import PPO_CONFIGS
+from e3rl.baselines.loop_jax import JaxLoop
 from e3rl.envs.adapter import make
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
@@ -38,11 +38,11 @@ def with_bonus() -> dict:
     began = time.perf_counter()
     config = PPO_CONFIGS[wanted["config"]]
     env = make("e3rl/CombinationLock-v0", horizon=wanted["horizon"], seed=wanted["seed"])
-    program = CompiledProgram(config.baseline(), [env], [wanted["seed"]], config.clock)
-    carry, episodes = program.begin(), 0
+    loop = JaxLoop(config.baseline(), [env], [wanted["seed"]], config.clock)
+    carry, episodes = loop.begin(), 0
     rounds = wanted["steps"] // (config.steps * config.copies)
-    for done in range(0, rounds, program.size):
-        carry, ended, _ = program.advance(carry, min(program.size, rounds - done))
+    for done in range(0, rounds, loop.size):
+        carry, ended, _ = loop.advance(carry, min(loop.size, rounds - done))
         episodes += int(np.sum(np.asarray(ended.ended)))
     return {
         "name": f"baselines/ppo-rnd/lock-h{wanted['horizon']}",

@@ -5,6 +5,7 @@ DeterministicPlanner line by line with the members batched; `all_actions_s` has 
 `members_in_a_list_s` calls the members one after the other, the usual way to write an ensemble.
 """
 
+import dataclasses
 import functools
 import math
 import sys
@@ -17,15 +18,21 @@ import jax.numpy as jnp
 import numpy as np
 from timing import seconds, sgemm_rate
 
-from e3rl.envs.base import rollout, uniform_policy
 from e3rl.envs.mountain_car import MountainCar
-from e3rl.values.double_dqn import DqnSettings, double_q_targets, fit_dqn
+from e3rl.envs.playing.rollout import rollout, uniform_policy
+from e3rl.envs.spec import spec_of
+from e3rl.models import base
 from e3rl.models.ensemble import Ensemble, make_ensemble
-from e3rl.models.fit import FitSettings, ModelSet, make_model_set, unrolled_loss, update_model_set
-from e3rl.models.mlp import SLOPE, MlpDynamics
-from e3rl.values.network import QNetwork, QSettings, QState, make_q_state
-from e3rl.planners.graph_search import GraphSettings, Plan, plan
+from e3rl.models.fit import Fit, ModelSet, make_model_set, unrolled_loss, update_model_set
+from e3rl.models.layers import SLOPE
+from e3rl.models.mlp import Mlp
+from e3rl.planners import graph_search as planner
+from e3rl.planners.base import Plan
+from e3rl.planners.graph_search import GraphSearch
+from e3rl.planners.utility import Squared
 from e3rl.replay import Replay
+from e3rl.values.double_dqn import DqnFit, double_q_targets, fit_dqn
+from e3rl.values.update import QState
 
 try:
     import eager_torch_control as eager
@@ -66,41 +73,39 @@ class Problem:
     def __init__(self, key: jax.Array):
         self.env = env = MountainCar()
         self.actions = env.num_actions
-        self.fit = FitSettings(
-            updates=CONFIG["timed_updates"], batch=CONFIG["sequences"], learning_rate=1e-3, clip=10.0,
-            prior_weight=0.0, recent_share=0.0, unroll=CONFIG["unroll"],
+        self.seen = base.Problem(spec_of(env), clock=False)
+        """What models and values know of it."""
+        self.fit = Fit(
+            members=CONFIG["members"], updates=CONFIG["timed_updates"], batch=CONFIG["sequences"], learning_rate=1e-3,
+            gradient_clip=10.0, prior_weight=0.0, unroll=CONFIG["unroll"],
         )  # fmt: skip
-        self.dqn = DqnSettings(
-            updates=CONFIG["dqn_updates"], batch=CONFIG["dqn_batch"], discount=0.99, ending_share=0.0, clipped=False,
-            q=QSettings(learning_rate=3e-4, clip=1.0, target_rate=0.0, target_period=5_000),
+        self.dqn = DqnFit(
+            updates=CONFIG["dqn_updates"], batch=CONFIG["dqn_batch"], discount=0.99, learning_rate=3e-4,
+            gradient_clip=1.0, target_period=5_000, hidden=CONFIG["width"], heads=False,
         )  # fmt: skip
         self.models, self.value, self.replay = eqx.filter_jit(self._make)(key)
         self.start = self.replay.scale(self.replay.rows.obs[0])
 
     def _make(self, key: jax.Array) -> tuple[ModelSet, QState, Replay]:
         key_models, key_value, key_play, key_fit = jax.random.split(key, 4)
-        space, width = self.env.observation_space, CONFIG["width"]
+        space = self.env.observation_space
         keys = jax.random.split(key_play, CONFIG["episodes"])
         episodes = jax.vmap(lambda key: rollout(self.env, uniform_policy(self.actions), key))(keys)
         capacity = CONFIG["episodes"] * self.env.time_limit
         replay = Replay.empty(capacity, episodes.obs[0, 0], space.low, space.high).append(episodes)
-        entries = space.shape[0]
-        members = make_ensemble(
-            lambda key: MlpDynamics(entries, self.actions, width, key=key), CONFIG["members"], key_models
-        )
-        warm_up = self.fit._replace(updates=CONFIG["warm_up_updates"])
+        make = Mlp(hidden=CONFIG["width"]).make(self.seen)
+        members = make_ensemble(make, CONFIG["members"], key_models)
+        warm_up = dataclasses.replace(self.fit, updates=CONFIG["warm_up_updates"])
         models, _ = update_model_set(make_model_set(members, warm_up), replay, key_fit, warm_up)
-        network = QNetwork((entries,), self.actions, None, width, key=key_value)
-        return models, make_q_state(network, self.dqn.q), replay
-
-    def graph(self, nodes: int) -> GraphSettings:
-        return GraphSettings(nodes, self.actions, reward_scale=0.0, exit_utility=0.0, top_share=0.0)
+        return models, self.dqn.fresh(self.seen, key_value), replay
 
 
 @eqx.filter_jit
-def search(members: Ensemble, obs: jax.Array, settings: GraphSettings) -> Plan:
-    now, key = jnp.array(0, jnp.int32), jax.random.key(0)
-    return plan(members, obs, now, key, "explore", settings, settings.nodes)
+def search(members: Ensemble, obs: jax.Array, nodes: int, actions: int) -> Plan:
+    now, key, settings = jnp.array(0, jnp.int32), jax.random.key(0), GraphSearch(nodes=nodes)
+    utility = Squared(reward_scale=0.0).explore
+    graph = planner.search(members, obs, now, utility, settings, actions, nodes)
+    return planner.path_to(graph, planner.best_node(graph, key, settings.top_share), nodes)
 
 
 def blocked(function: Callable[..., Any], *args: Any) -> Callable[[], Any]:
@@ -147,16 +152,15 @@ def searches(problem: Problem, nodes: int) -> dict[str, Callable[[], tuple[list[
 
 def graph_search(problem: Problem) -> dict:
     members, width, nodes = problem.models.members, CONFIG["width"], CONFIG["nodes"]
-    small = search(members, problem.start, problem.graph(200))
+    small = search(members, problem.start, 200, problem.actions)
     for name, theirs in searches(problem, 200).items():
         actions, value = theirs()
         assert actions == small.actions[: int(small.length)].tolist(), f"{name} finds another plan"
         assert math.isclose(value, float(small.value), rel_tol=1e-3), f"{name} finds another value"
-    settings = problem.graph(nodes)
     others = searches(problem, nodes)
-    runs = {"ours": blocked(search, members, problem.start, settings)} | others
+    runs = {"ours": blocked(search, members, problem.start, nodes, problem.actions)} | others
     times = seconds(runs, CONFIG["repeats"])
-    found = search(members, problem.start, settings)
+    found = search(members, problem.start, nodes, problem.actions)
     more: dict[str, Any] = also(times, all="all_actions", list="members_in_a_list")
     if others:
         actions, value = others["eager"]()
@@ -164,7 +168,7 @@ def graph_search(problem: Problem) -> dict:
         more["plans_worth"] = [float(found.value), value]  # rounding may choose between near equals
     entries = problem.start.shape[0]
     products = entries * width + problem.actions * width * (width + entries + 2)
-    flops = 2 * CONFIG["members"] * settings.expansions * products
+    flops = 2 * CONFIG["members"] * GraphSearch(nodes=nodes).expansions(problem.actions) * products
     return row("graph_search", times, **more, bound_s=flops / sgemm_rate())
 
 
@@ -172,7 +176,7 @@ def lanes(problem: Problem) -> Iterator[dict]:
     """Planning for several episodes in one program: `lax.map`, which takes them in turns, or `vmap`."""
     members, count = problem.models.members, CONFIG["lanes"]
     obs = problem.replay.scale(problem.replay.rows.obs[:: problem.env.time_limit][:count])
-    one = functools.partial(search, members, settings=problem.graph(CONFIG["nodes"]))
+    one = functools.partial(search, members, nodes=CONFIG["nodes"], actions=problem.actions)
     ways = {"map": lambda obs: jax.lax.map(one, obs), "vmap": jax.vmap(one)}
     runs = {how: blocked(eqx.filter_jit(way), obs) for how, way in ways.items()}
     for how, taken in seconds(runs, CONFIG["growth_repeats"]).items():
@@ -204,9 +208,9 @@ def growth(problem: Problem) -> Iterator[dict]:
     would halve the time."""
     sizes = CONFIG["growth"]
     members = problem.models.members
-    runs = {str(n): blocked(search, members, problem.start, problem.graph(n)) for n in sizes}
+    runs = {str(n): blocked(search, members, problem.start, n, problem.actions) for n in sizes}
     times = seconds(runs, CONFIG["growth_repeats"])
-    each = [times[str(n)]["best"] / problem.graph(n).expansions for n in sizes]
+    each = [times[str(n)]["best"] / GraphSearch(nodes=n).expansions(problem.actions) for n in sizes]
     slope, fixed = (float(x) for x in np.polyfit(sizes, each, 1, w=1 / np.array(each)))
     step = loop_step(problem.actions)
 
@@ -235,7 +239,7 @@ def model_update(problem: Problem) -> dict:
             adam = torch.optim.Adam(members.parameters(), settings.learning_rate)
             runs[name] = functools.partial(
                 eager.fit_models, members, adam, theirs, settings.updates, settings.batch, settings.unroll,
-                settings.clip,
+                settings.gradient_clip,
             )  # fmt: skip
     times = seconds(runs, CONFIG["repeats"])
     return row(
@@ -254,7 +258,8 @@ def assert_same_loss(problem: Problem, replay: Any) -> None:
 
 def dqn_update(problem: Problem) -> dict:
     settings, key = problem.dqn, jax.random.key(CONFIG["seed"])
-    runs = {"ours": blocked(eqx.filter_jit(fit_dqn), problem.value, problem.replay, key, settings)}
+    fit = eqx.filter_jit(fit_dqn)
+    runs = {"ours": blocked(fit, problem.value, problem.replay, key, settings, settings.updates)}
     if torch is not None:
         rows = problem.replay.take(jnp.arange(problem.replay.size))
         theirs = eager.replay(rows)
@@ -265,10 +270,10 @@ def dqn_update(problem: Problem) -> dict:
         huber = jnp.mean(jnp.where(error < 1.0, 0.5 * error**2, error - 0.5))
         loss = eager.dqn_loss(online, target, theirs.columns, settings.discount)
         np.testing.assert_allclose(loss.item(), huber, rtol=1e-4)
-        adam = torch.optim.Adam(online.parameters(), settings.q.learning_rate)
+        adam = torch.optim.Adam(online.parameters(), settings.learning_rate)
         runs["eager"] = functools.partial(
             eager.fit_dqn, online, target, adam, theirs, settings.updates, settings.batch,
-            settings.discount, settings.q.clip, settings.q.target_period,
+            settings.discount, settings.gradient_clip, settings.target_period,
         )  # fmt: skip
     times = seconds(runs, CONFIG["repeats"])
     return row("dqn_update", times, updates=settings.updates)

@@ -175,10 +175,20 @@ class Node:
 
 
 class Search:
-    """Tree search over the ensemble with a node's particles kept in it; `settings` are our `MctsSettings`."""
+    """Tree search over the ensemble with a node's particles kept in it; `settings` are those of our `TreeSearch`."""
 
-    def __init__(self, models: Dynamics, value: QNetwork | None, settings, noise: Tensor | None = None):
+    def __init__(
+        self,
+        models: Dynamics,
+        value: QNetwork | None,
+        settings,
+        horizon: int,
+        actions: int,
+        reward_scale: float,
+        noise: Tensor | None = None,
+    ):
         self.models, self.value, self.settings, self.noise = models, value, settings, noise
+        self.horizon, self.actions, self.reward_scale = horizon, actions, reward_scale
         self.noise_given = noise is not None
         self.calls = 0
         self.model_steps = 0
@@ -189,20 +199,19 @@ class Search:
         logits, reward, ending = self.models(particles, action, time)
         uniform = torch.rand(particles.shape) if self.noise is None else self.noise[time]
         drawn = (uniform < torch.sigmoid(logits)).float()
-        utility = max_disagreement(drawn.mean(1), reward.mean(1), self.settings.reward_scale)
-        last = time + 1 >= self.settings.horizon
+        utility = max_disagreement(drawn.mean(1), reward.mean(1), self.reward_scale)
+        last = time + 1 >= self.horizon
         goes_on = 0.0 if last else 1.0 - torch.sigmoid(ending).mean().item()
         return drawn, utility.item(), goes_on
 
     def leaf_value(self, node: Node) -> float:
-        settings = self.settings
-        if settings.leaf == "zero" or node.time >= settings.horizon:
+        if self.settings.leaf == "zero" or node.time >= self.horizon:
             return 0.0
-        if settings.leaf == "value":
+        if self.settings.leaf == "value":
             return self.value(node.particles, torch.tensor(node.time)).mean((0, 1)).max().item()
         particles, total, weight = node.particles, 0.0, 1.0
-        for time in range(node.time, settings.horizon):
-            action = random.randrange(settings.actions)
+        for time in range(node.time, self.horizon):
+            action = random.randrange(self.actions)
             particles, reward, goes_on = self.advance(particles, action, time)
             total += weight * reward
             weight *= goes_on
@@ -210,7 +219,7 @@ class Search:
 
     def expand(self, parent: Node, action: int) -> Node:
         particles, reward, goes_on = self.advance(parent.particles, action, parent.time)
-        child = Node(particles, parent.time + 1, self.settings.actions)
+        child = Node(particles, parent.time + 1, self.actions)
         child.reward, child.discount = reward, goes_on
         child.value = self.leaf_value(child)
         child.total = parent.total + parent.weight * reward
@@ -229,9 +238,9 @@ class Search:
         def score(action: int) -> float:
             child = node.children[action]
             bonus = math.sqrt(log / node.visits[action])
-            return child.reward + child.discount * child.value + self.settings.exploration * bonus
+            return child.reward + child.discount * child.value + self.settings.ucb * bonus
 
-        return max(range(self.settings.actions), key=score)
+        return max(range(self.actions), key=score)
 
     @torch.no_grad()
     def plan(self, obs: Tensor, time: int) -> tuple[int, float]:
@@ -239,13 +248,13 @@ class Search:
         settings = self.settings
         self.calls += 1
         if settings.common_noise and not self.noise_given:
-            self.noise = torch.rand(settings.horizon, settings.particles, len(obs))
+            self.noise = torch.rand(self.horizon, settings.particles, len(obs))
         particles = obs.expand(len(self.models.members), settings.particles, -1)
-        root = Node(particles, time, settings.actions)
-        best = [-math.inf] * settings.actions
+        root = Node(particles, time, self.actions)
+        best = [-math.inf] * self.actions
         for _ in range(settings.playouts):
             path, node, action = [], root, -1
-            while node is not None and node.time < settings.horizon:
+            while node is not None and node.time < self.horizon:
                 action = self.select(node)
                 path.append((node, action))
                 leaf, node = node, node.children[action]
@@ -262,7 +271,7 @@ class Search:
         means = [c.reward + c.discount * c.value if c else -math.inf for c in root.children]
         values = best if settings.choice == "best" else means
         scores = root.visits if settings.choice == "visits" else values
-        action = max(range(settings.actions), key=scores.__getitem__)
+        action = max(range(self.actions), key=scores.__getitem__)
         return action, values[action]
 
 

@@ -16,7 +16,7 @@ from eager_torch import RARELY_ENDS
 from torch import Tensor
 from torch.nn import functional as F
 
-from e3rl.models.mlp import CHANGE
+from e3rl.models.layers import CHANGE
 
 
 class Members(torch.nn.Module):

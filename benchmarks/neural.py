@@ -18,17 +18,23 @@ import jax.numpy as jnp
 import numpy as np
 from timing import seconds, sgemm_rate
 
-from e3rl.envs.base import rollout, uniform_policy
 from e3rl.envs.lock import CombinationLock
-from e3rl.values.double_dqn import fit_dqn
-from e3rl.models.bernoulli import BernoulliDynamics
+from e3rl.envs.playing.rollout import rollout, uniform_policy
+from e3rl.envs.spec import spec_of
+from e3rl.models import base
 from e3rl.models.ensemble import Ensemble, make_ensemble
 from e3rl.models.fit import ModelSet, make_model_set, update_model_set
-from e3rl.values.network import QNetwork, QState, make_q_state
-from e3rl.neural.config import CONFIGS, NeuralE3Config
+from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.presets import PRESETS
 from e3rl.planners import mcts
-from e3rl.planners.value import fit_value, greedy
+from e3rl.planners.base import Policy
+from e3rl.planners.mcts import TreeSearch
+from e3rl.planners.utility import AbstractUtility
+from e3rl.planners.value import ValuePlanner
 from e3rl.replay import Replay
+from e3rl.values.double_dqn import fit_dqn
+from e3rl.values.network import QNetwork
+from e3rl.values.update import QState
 
 try:
     import eager_torch
@@ -53,7 +59,7 @@ CONFIG = {
     "seeds_playouts": 20,
     "seed": 0,
 }
-PAPER = CONFIGS[CONFIG["settings"]]
+PAPER = PRESETS[CONFIG["settings"]]
 EAGER = "eager PyTorch"
 SETTING = {"K": "particles", "playouts": "playouts"}
 
@@ -63,8 +69,12 @@ class Problem:
 
     def __init__(self, config: NeuralE3Config, horizon: int):
         self.config = config
-        self.env = env = CombinationLock(horizon, antishaped=True)
-        self.bits = env.observation_space.shape[0]
+        self.env = CombinationLock(horizon, antishaped=True)
+        self.seen = base.Problem(spec_of(self.env), config.clock)
+        """What models and values know of it."""
+        # The value that is planned with, or that exploits.
+        planner = config.planner
+        self.fit_of_value = planner.value if isinstance(planner, ValuePlanner) else config.exploit.value
 
     def filled(self, key: jax.Array) -> Self:
         self.models, self.value, self.replay, self.start = eqx.filter_jit(self.make)(key)
@@ -73,28 +83,32 @@ class Problem:
     def make(self, key: jax.Array) -> tuple[ModelSet, QState, Replay, jax.Array]:
         config, env = self.config, self.env
         key_models, key_value, key_play = jax.random.split(key, 3)
-        members = make_ensemble(self._member, config.ensemble_size, key_models)
-        heads = config.planner == "value" and config.value_heads
-        network = QNetwork((self.bits,), env.num_actions, env.horizon, config.hidden, heads, key=key_value)
+        members = make_ensemble(config.model.make(self.seen), config.fit.members, key_models)
+        value = self.fit_of_value.fresh(self.seen, key_value)
         keys = jax.random.split(key_play, CONFIG["transitions"] // env.horizon)
         episodes = jax.vmap(lambda key: rollout(env, uniform_policy(env.num_actions), key))(keys)
         replay = Replay.empty(2 * CONFIG["transitions"], episodes.obs[0, 0]).append(episodes)
-        models = make_model_set(members, config.fit(self.bits))
-        return models, make_q_state(network, config.dqn(1).q), replay, episodes.obs[0, 0]
+        return make_model_set(members, config.fit), value, replay, episodes.obs[0, 0]
 
-    def _member(self, key: jax.Array) -> BernoulliDynamics:
-        env, config = self.env, self.config
-        return BernoulliDynamics(
-            self.bits, env.num_actions, env.horizon, config.hidden, config.conditioning, config.mean_over_bits,
-            key=key,
-        )  # fmt: skip
+    @property
+    def terms(self) -> int:
+        return self.config.model.loss_terms(self.seen.entries)
 
 
 @eqx.filter_jit
 def plan(
-    members: Ensemble, value: QNetwork, obs: jax.Array, key: jax.Array, settings: mcts.MctsSettings
+    members: Ensemble,
+    value: QNetwork,
+    obs: jax.Array,
+    key: jax.Array,
+    settings: TreeSearch,
+    utility: AbstractUtility,
+    problem: base.Problem,
 ) -> Any:
-    return mcts.plan(members, value, obs, jnp.array(0, jnp.int32), key, "explore", settings)
+    start, scaled = jnp.array(0, jnp.int32), obs.astype(jnp.float32)
+    return mcts.search(
+        members, value, scaled, start, key, utility.explore, settings, problem.horizon, problem.actions
+    )
 
 
 def layer_flops(inputs: int, width: int, outputs: int) -> int:
@@ -130,29 +144,29 @@ def against_bound(flops: float, own: dict[str, float], sgemm: float) -> dict[str
 
 
 def planning(problem: Problem, sgemm: float) -> Iterator[dict]:
-    config, env, key = problem.config, problem.env, jax.random.key(CONFIG["seed"])
-    members, value = problem.models.members, problem.value.online
+    config, seen, key = problem.config, problem.seen, jax.random.key(CONFIG["seed"])
+    members, value, width = problem.models.members, problem.value.online, config.model.hidden
     for leaf in ("zero", "value", "rollout"):
         for noise in ("fresh", "common"):
-            settings = config.mcts(env.horizon, env.num_actions, leaf)
-            settings = settings._replace(common_noise=noise == "common")
-            runs = {"ours": blocked(plan, members, value, problem.start, key, settings)}
+            settings = dataclasses.replace(config.planner, leaf=leaf, common_noise=noise == "common")
+            runs = {"ours": blocked(plan, members, value, problem.start, key, settings, config.utility, seen)}
             search = None
             if torch is not None:
                 models, q = eager_torch.dynamics(members), eager_torch.q_network(value)
-                search = eager_torch.Search(models, q, settings)
+                shape = seen.horizon, seen.actions, config.utility.reward_scale
+                search = eager_torch.Search(models, q, settings, *shape)
                 obs = torch.tensor(np.asarray(problem.start, np.float32))
                 runs["eager"] = functools.partial(search.plan, obs, 0)
-                looped = eager_torch.Search(eager_torch.LoopedDynamics(models), q, settings)
+                looped = eager_torch.Search(eager_torch.LoopedDynamics(models), q, settings, *shape)
                 runs["looped"] = functools.partial(looped.plan, obs, 0)
             times = seconds(runs, CONFIG["repeats"])
-            steps = config.playouts if leaf != "rollout" else search and search.model_steps / search.calls
+            steps = settings.playouts if leaf != "rollout" else search and search.model_steps / search.calls
             more: dict[str, Any] = {"model_steps": steps}
             if steps:
-                particles = config.ensemble_size * config.particles
-                flops = steps * particles * layer_flops(problem.bits, config.hidden, problem.bits + 2)
+                particles, bits = config.fit.members * settings.particles, seen.entries
+                flops = steps * particles * layer_flops(bits, width, bits + 2)
                 if leaf == "value":
-                    flops += steps * particles * layer_flops(problem.bits, config.hidden, env.num_actions)
+                    flops += steps * particles * layer_flops(bits, problem.fit_of_value.hidden, seen.actions)
                 more |= against_bound(flops, times["ours"], sgemm)
             if "looped" in times:
                 more["members_in_a_loop_s"] = times["looped"]["median"]
@@ -160,47 +174,47 @@ def planning(problem: Problem, sgemm: float) -> Iterator[dict]:
 
 
 def model_updates(problem: Problem, sgemm: float) -> dict:
-    config, settings = problem.config, problem.config.fit(problem.bits)
+    settings, key, bits = problem.config.fit, jax.random.key(CONFIG["seed"]), problem.seen.entries
     ours = eqx.filter_jit(update_model_set)
-    runs = {"ours": blocked(ours, problem.models, problem.replay, jax.random.key(CONFIG["seed"]), settings)}
+    runs = {"ours": blocked(ours, problem.models, problem.replay, key, settings, problem.terms)}
     if torch is not None:
         replay = eager_torch.replay(problem.replay)
         for name, fused in (("eager", None), ("fused", True)):
             models = eager_torch.dynamics(problem.models.members)
             adam = torch.optim.Adam(models.parameters(), settings.learning_rate, fused=fused)
             runs[name] = functools.partial(
-                eager_torch.fit_models, models, adam, replay, settings.updates, settings.batch, settings.clip
-            )
+                eager_torch.fit_models, models, adam, replay, settings.updates, settings.batch,
+                settings.gradient_clip,
+            )  # fmt: skip
     times = seconds(runs, CONFIG["repeats"])
-    rows = settings.updates * settings.batch * config.ensemble_size
-    more = against_bound(
-        rows * update_flops(problem.bits, config.hidden, problem.bits + 2), times["ours"], sgemm
-    )
+    rows = settings.updates * settings.batch * settings.members
+    flops = rows * update_flops(bits, problem.config.model.hidden, bits + 2)
+    more = against_bound(flops, times["ours"], sgemm)
     if "fused" in times:
         more["fused_adam_s"] = times["fused"]["median"]
     return row(f"fit/{settings.updates}-updates", times, **more)
 
 
 def dqn_updates(problem: Problem, sgemm: float) -> dict:
-    config, settings = problem.config, problem.config.dqn(CONFIG["dqn_updates"])
+    settings, updates, key = problem.fit_of_value, CONFIG["dqn_updates"], jax.random.key(CONFIG["seed"])
     ours = eqx.filter_jit(fit_dqn)
-    runs = {"ours": blocked(ours, problem.value, problem.replay, jax.random.key(CONFIG["seed"]), settings)}
+    runs = {"ours": blocked(ours, problem.value, problem.replay, key, settings, updates)}
     if torch is not None:
         replay = eager_torch.replay(problem.replay)
         for name, fused in (("eager", None), ("fused", True)):
             online, target = (eager_torch.q_network(problem.value.online) for _ in range(2))
-            adam = torch.optim.Adam(online.parameters(), settings.q.learning_rate, fused=fused)
+            adam = torch.optim.Adam(online.parameters(), settings.learning_rate, fused=fused)
             runs[name] = functools.partial(
-                eager_torch.fit_dqn, online, target, adam, replay, settings.updates, settings.batch,
-                settings.discount, settings.q.clip, settings.q.target_period,
+                eager_torch.fit_dqn, online, target, adam, replay, updates, settings.batch,
+                settings.discount, settings.gradient_clip, settings.target_period,
             )  # fmt: skip
     times = seconds(runs, CONFIG["repeats"])
-    shape = (problem.bits, config.hidden, problem.env.num_actions)
-    flops = settings.updates * settings.batch * (update_flops(*shape) + 2 * layer_flops(*shape))
+    shape = (problem.seen.entries, settings.hidden, problem.seen.actions)
+    flops = updates * settings.batch * (update_flops(*shape) + 2 * layer_flops(*shape))
     more = against_bound(flops, times["ours"], sgemm)
     if "fused" in times:
         more["fused_adam_s"] = times["fused"]["median"]
-    return row(f"dqn/{settings.updates}-updates", times, **more)
+    return row(f"dqn/{updates}-updates", times, **more)
 
 
 def growth(paper: Problem, base: float) -> Iterator[dict]:
@@ -212,11 +226,12 @@ def growth(paper: Problem, base: float) -> Iterator[dict]:
             problem = Problem(PAPER, size).filled(key) if letter == "H" else paper
             members = problem.models.members
             if letter == "E":  # the same members over again: what they predict does not change the time
-                index = jnp.arange(size) % PAPER.ensemble_size
+                index = jnp.arange(size) % PAPER.fit.members
                 members = jax.tree.map(operator.itemgetter(index), members)
-            settings = PAPER.mcts(problem.env.horizon, problem.env.num_actions)
-            settings = settings._replace(**{SETTING[letter]: size} if letter in SETTING else {})
-            run = blocked(plan, members, problem.value.online, problem.start, key, settings)
+            changes = {SETTING[letter]: size} if letter in SETTING else {}
+            settings = dataclasses.replace(PAPER.planner, **changes)
+            value, start, seen = problem.value.online, problem.start, problem.seen
+            run = blocked(plan, members, value, start, key, settings, PAPER.utility, seen)
             times = seconds({"ours": run}, CONFIG["growth_repeats"])
             yield row(f"growth/{letter}={size}", times, over_paper=times["ours"]["median"] / base)
 
@@ -225,28 +240,25 @@ def epoch(
     problem: Problem, models: ModelSet, value: QState, replay: Replay, key: jax.Array
 ) -> tuple[ModelSet, QState, Replay]:
     """One exploration epoch of one seed: plan, one episode, model updates."""
-    config, env = problem.config, problem.env
+    planner, utility, seen = problem.config.planner, problem.config.utility.explore, problem.seen
     key_value, key_play, key_fit = jax.random.split(key, 3)
-    if config.planner == "value":
-        settings = config.explore_value()
-        value, _ = fit_value(value, models.members, replay, key_value, "explore", settings, env.num_actions)
+    planned = planner.prepare(value, models, replay, utility, seen, key_value)
+    policy = Policy(models, planned, replay.scale)
 
     def act(key: jax.Array, obs: jax.Array, time: jax.Array) -> jax.Array:
-        if config.planner == "value":
-            return greedy(value, obs, time)
-        settings = config.mcts(env.horizon, env.num_actions)
-        return mcts.plan(models.members, value.online, obs, time, key, "explore", settings).action
+        return planner.plan(policy, obs, time, key, utility, seen).actions[0]
 
-    episode = rollout(env, act, key_play)
+    episode = rollout(problem.env, act, key_play)
     replay = replay.append(jax.tree.map(lambda leaf: leaf[None], episode))
-    models, _ = update_model_set(models, replay, key_fit, config.fit(problem.bits))
-    return models, value, replay
+    models, _ = update_model_set(models, replay, key_fit, problem.config.fit, problem.terms)
+    return models, value if planned is None else planned, replay
 
 
 def seeds() -> Iterator[dict]:
     """An epoch for several seeds in one program: `lax.map`, which takes them in turns, or `vmap`."""
-    short = dataclasses.replace(PAPER, playouts=CONFIG["seeds_playouts"])
-    for planner, config in (("value", CONFIGS["e3rl"]), ("mcts", short)):
+    planner = dataclasses.replace(PAPER.planner, playouts=CONFIG["seeds_playouts"])
+    short = dataclasses.replace(PAPER, planner=planner)
+    for planner, config in (("value", PRESETS["e3rl"]), ("mcts", short)):
         problem = Problem(config, CONFIG["horizon"]).filled(jax.random.key(CONFIG["seed"]))
         one = functools.partial(epoch, problem)
         ways = {"map": mapped(one), "vmap": jax.vmap(one)}

@@ -1,6 +1,8 @@
-"""The eager PyTorch yardstick of `e3rl bench neural` computes the same numbers as ours on shared weights."""
+"""Every benchmark runs, at a size where its times mean nothing; the eager PyTorch yardstick of `e3rl bench neural`
+computes the same numbers as ours on shared weights."""
 
 import importlib
+import json
 import math
 from pathlib import Path
 
@@ -11,24 +13,72 @@ import numpy as np
 import optax
 import pytest
 
-from e3rl.values.double_dqn import double_q_targets
 from e3rl.models.base import Prediction
 from e3rl.models.bernoulli import BernoulliDynamics
 from e3rl.models.ensemble import make_ensemble
-from e3rl.values.network import QNetwork, QSettings, make_q_state
 from e3rl.planners import mcts
-from e3rl.planners.utility import max_disagreement
+from e3rl.planners.mcts import TreeSearch
+from e3rl.planners.utility import Mean
 from e3rl.replay import Transitions
-
-torch = pytest.importorskip("torch", reason="torch comes with the extra `bench`")
+from e3rl.values.double_dqn import double_q_targets
+from e3rl.values.network import QNetwork
+from e3rl.values.update import QStep, make_q_state
 
 E, K, D, A, H, WIDTH, ROWS = 3, 6, 7, 4, 5, 8, 9
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+UTILITY = Mean(reward_scale=1.0)
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+SMALLEST = {
+    "envs": {
+        "copies": [1], "gymnasium_copies": [1], "steps_per_repeat": {"1": 200}, "gymnasium_steps_per_repeat": 20,
+        "repeats": 1,
+    },
+    "neural": {
+        "transitions": 40, "dqn_updates": 3, "repeats": 1, "growth": {"H": [3], "K": [5], "E": [2], "playouts": [5]},
+        "growth_repeats": 1, "seeds": [1, 2], "seeds_playouts": 3,
+    },
+    "control": {
+        "members": 2, "width": 8, "nodes": 30, "unroll": 3, "sequences": 2, "timed_updates": 2, "dqn_updates": 3,
+        "dqn_batch": 4, "episodes": 2, "warm_up_updates": 2, "repeats": 1, "growth": [20, 40], "growth_repeats": 1,
+        "lanes": 2,
+    },
+    "dreem": {
+        "brute_force": {"models": 4, "policies": 8, "repeats": 1}, "models": [5], "policies": [16],
+        "fixed": {"models": 5, "policies": 16},
+    },
+    "baselines": {
+        "repeats": 1, "our_steps": 3_000, "their_steps": 100, "tasks": [["ppo", "lock-h5"]],
+        "rnd": {"config": "paper-lock-ppo-rnd", "horizon": 5, "steps": 640, "seed": 0},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALLEST)
+def test_every_benchmark_runs(name, monkeypatch):
+    for folder in (BENCHMARKS / "peers", BENCHMARKS):
+        monkeypatch.syspath_prepend(str(folder))
+    assert name in importlib.import_module("run").BENCHMARKS
+    benchmark = importlib.import_module(name)
+    for key, value in SMALLEST[name].items():
+        monkeypatch.setitem(benchmark.CONFIG, key, value)
+    with jax.numpy_dtype_promotion("standard"):  # as people run them
+        rows = json.loads(json.dumps(benchmark.rows()))
+    assert rows
+    for row in rows:
+        assert row["name"].startswith(f"{name}/")
+        assert row["ours_s"] > 0.0
+        assert {"yardstick", "yardstick_s", "ratio"} <= row.keys()
 
 
 @pytest.fixture
-def eager(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+def torch():
+    return pytest.importorskip("torch", reason="torch comes with the extra `bench`")
+
+
+@pytest.fixture
+def eager(torch, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
     return importlib.import_module("eager_torch")
 
 
@@ -93,7 +143,7 @@ def test_each_member_is_clipped_by_its_own_norm(eager, members):
 
 
 def test_double_dqn_target_and_loss_are_ours(eager):
-    settings = QSettings(learning_rate=1e-3, clip=10.0, target_rate=0.0, target_period=10)
+    settings = QStep(learning_rate=1e-3, gradient_clip=10.0, target_period=10)
     state = make_q_state(network(0), settings)._replace(target=network(1))
     rows = transitions(ROWS)
     targets = double_q_targets(state, rows, 0.99)
@@ -106,14 +156,13 @@ def test_double_dqn_target_and_loss_are_ours(eager):
 
 
 def settings(leaf, playouts):
-    return mcts.MctsSettings(
-        playouts=playouts, particles=K, exploration=1.0, leaf=leaf, choice="mean", common_noise=True,
-        from_samples=True, distance="mean", reward_scale=1.0, horizon=H, actions=A, binary=True,
+    return TreeSearch(
+        playouts=playouts, particles=K, ucb=1.0, leaf=leaf, choice="mean", common_noise=True, from_samples=True
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("looped", [False, True])
-def test_one_expansion_with_given_noise_is_ours(eager, members, looped):
+def test_one_expansion_with_given_noise_is_ours(torch, eager, members, looped):
     rng = np.random.default_rng(1)
     particles = rng.integers(2, size=(E, K, D)).astype(np.float32)
     noise = rng.random((H, K, D), dtype=np.float32)
@@ -131,21 +180,22 @@ def test_one_expansion_with_given_noise_is_ours(eager, members, looped):
     models = eager.dynamics(members)
     if looped:
         models = eager.LoopedDynamics(models)
-    search = eager.Search(models, None, settings("zero", 1), noise=torch.tensor(noise))
+    search = eager.Search(models, None, settings("zero", 1), H, A, 1.0, noise=torch.tensor(noise))
     with torch.no_grad():
         theirs, reward, goes_on = search.advance(torch.tensor(particles), action, time)
     np.testing.assert_array_equal(theirs.numpy(), drawn)
-    assert reward == pytest.approx(float(max_disagreement(empirical, "mean", 1.0)), rel=1e-4)
+    assert reward == pytest.approx(float(UTILITY.disagreement(empirical)), rel=1e-4)
     assert goes_on == pytest.approx(1.0 - float(predicted.termination.mean()), rel=1e-4)
 
 
 @pytest.mark.parametrize("leaf", ["zero", "value"])
-def test_a_search_that_tries_every_action_once_is_ours(eager, members, leaf):
+def test_a_search_that_tries_every_action_once_is_ours(torch, eager, members, leaf):
     chosen, obs, key = settings(leaf, A), transitions(1).obs[0], jax.random.key(3)
-    found = mcts.plan(members, network(0), obs, jnp.array(0, jnp.int32), key, "explore", chosen)
-    noise = mcts.uniform_noise(jax.random.split(key, 3)[0], (H, D, K)).swapaxes(1, 2)  # what `plan` draws
+    start = jnp.array(0, jnp.int32)
+    found = mcts.search(members, network(0), obs, start, key, UTILITY.explore, chosen, H, A)
+    noise = mcts.uniform_noise(jax.random.split(key, 3)[0], (H, D, K)).swapaxes(1, 2)  # what it draws
     search = eager.Search(
-        eager.dynamics(members), eager.q_network(network(0)), chosen, noise=torch.tensor(np.array(noise))
+        eager.dynamics(members), eager.q_network(network(0)), chosen, H, A, 1.0, torch.tensor(np.array(noise))
     )
     action, value = search.plan(torch.tensor(np.array(obs)).float(), 0)
     assert action == int(found.action)

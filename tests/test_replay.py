@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from e3rl.replay import Replay
+from e3rl.replay import Replay, bounded_entries
 from e3rl.types import Trajectory
 
-EPISODES, HORIZON, CAPACITY = 2, 3, 10
+EPISODES, HORIZON, CAPACITY, DRAWN = 2, 3, 12, 10_000
 
 append = jax.jit(Replay.append)
-sample = jax.jit(Replay.sample, static_argnums=(2, 3))
+sample = jax.jit(Replay.sample, static_argnums=(2, 3, 4))
+take = jax.jit(Replay.take)
 
 
 def make_epoch(lengths, tag):
@@ -67,8 +68,8 @@ def rows_of(transitions, count):
     ]
 
 
-def empty(capacity=CAPACITY):
-    return Replay.empty(capacity, jnp.zeros(2))
+def empty(*bounds):
+    return Replay.empty(CAPACITY, jnp.zeros(2), *bounds)
 
 
 @settings(deadline=None, max_examples=30)
@@ -98,28 +99,26 @@ def test_an_empty_buffer_has_the_observations_shape_and_type():
 def two_epochs():
     """Six older transitions, four of the last epoch, and room that nobody may draw from."""
     first, second = make_epoch([3, 3], 0), make_epoch([1, 3], 1)
-    replay = append(append(empty(20), first), second)
+    replay = append(append(empty(), first), second)
     return replay, listed(first) + listed(second)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.3])
 def test_sample_draws_rows_in_the_asked_proportions(two_epochs, share):
     replay, kept = two_epochs
-    drawn = rows_of(sample(replay, jax.random.key(3), 10_000, share), 10_000)
+    drawn = rows_of(sample(replay, jax.random.key(3), DRAWN, share), DRAWN)
     counts = np.array([drawn.count(row) for row in kept])
-    assert counts.sum() == 10_000  # whole rows, and nothing past the end
+    assert counts.sum() == DRAWN  # whole rows, and nothing past the end
     chance = np.array([(1 - share) / 6] * 6 + [share / 4] * 4) if share else np.full(10, 0.1)
-    np.testing.assert_array_equal(counts[chance == 0], 0)
-    likely = chance > 0
-    assert stats.chisquare(counts[likely], 10_000 * chance[likely]).pvalue > 1e-3
+    assert stats.chisquare(counts, DRAWN * chance).pvalue > 1e-3
 
 
 def test_sample_stays_inside_a_full_buffer_whose_last_epoch_was_dropped():
-    replay = empty(6)
-    first = make_epoch([3, 3], 0)
-    replay = append(append(replay, first), make_epoch([2, 2], 1))
-    assert int(replay.size) == int(replay.recent) == 6
-    assert set(rows_of(sample(replay, jax.random.key(0), 50, 0.5), 50)) <= set(listed(first))
+    first, second = make_epoch([3, 3], 0), make_epoch([3, 3], 1)
+    replay = append(append(append(empty(), first), second), make_epoch([2, 2], 2))
+    assert int(replay.size) == int(replay.recent) == CAPACITY
+    drawn = set(rows_of(sample(replay, jax.random.key(0), DRAWN, 0.3), DRAWN))
+    assert drawn <= set(listed(first) + listed(second))
 
 
 # The scale in which rows are drawn.
@@ -127,32 +126,31 @@ def test_sample_stays_inside_a_full_buffer_whose_last_epoch_was_dropped():
 
 def test_observations_within_zero_and_one_are_drawn_as_they_are():
     """Bit by bit, whether the bounds are given or taken for granted, in float32 and in bytes."""
-    frames = jax.random.uniform(jax.random.key(0), (1, HORIZON, 2))
-    epoch = make_epoch([HORIZON], 0)._replace(obs=frames, next_obs=1.0 - frames)
+    frames = jnp.array(np.random.default_rng(0).random((EPISODES, HORIZON, 2)), jnp.float32)
+    epoch = make_epoch([HORIZON, 0], 0)._replace(obs=frames, next_obs=1.0 - frames)
     unit = np.zeros(2, np.float32), np.ones(2, np.float32)
     for bounds in ((), unit):
-        replay = append(Replay.empty(CAPACITY, jnp.zeros(2), *bounds), epoch)
-        rows = replay.take(jnp.arange(HORIZON))
+        rows = take(append(empty(*bounds), epoch), jnp.arange(HORIZON))
         np.testing.assert_array_equal(rows.obs, frames[0])
         np.testing.assert_array_equal(rows.next_obs, 1.0 - frames[0])
     bits = epoch._replace(obs=(frames > 0.5).astype(jnp.int8), next_obs=(frames < 0.5).astype(jnp.int8))
-    replay = append(Replay.empty(CAPACITY, jnp.zeros(2, jnp.int8)), bits)
-    rows = replay.take(jnp.arange(HORIZON))
+    rows = take(append(Replay.empty(CAPACITY, jnp.zeros(2, jnp.int8)), bits), jnp.arange(HORIZON))
     assert rows.obs.dtype == jnp.float32
     np.testing.assert_array_equal(rows.obs, bits.obs[0])
 
 
 def test_bounds_set_the_scale_and_where_there_are_none_the_data_do():
     low, high = np.array([-2.0, -np.inf], np.float32), np.array([6.0, np.inf], np.float32)
-    replay = Replay.empty(CAPACITY, jnp.zeros(2), low, high)
+    replay = empty(low, high)
     assert replay.bounded.tolist() == [True, False]
-    obs = jnp.array([[[0.0, 11.0], [2.0, -4.0], [99.0, 1e9]]])  # the last is padding
-    after = jnp.array([[[2.0, -4.0], [6.0, 16.0], [99.0, 1e9]]])
-    epoch = make_epoch([2], 0)._replace(obs=obs, next_obs=after)
+    padding = [99.0, 1e9]
+    obs = jnp.array([[[0.0, 11.0], [2.0, -4.0], padding], [padding] * 3])
+    after = jnp.array([[[2.0, -4.0], [6.0, 16.0], padding], [padding] * 3])
+    epoch = make_epoch([2, 0], 0)._replace(obs=obs, next_obs=after)
     replay = append(replay, epoch)
     np.testing.assert_array_equal(replay.scale.low, [-2.0, -4.0])
     np.testing.assert_array_equal(replay.scale.high, [6.0, 16.0])
-    rows = sample(replay, jax.random.key(0), 20, 0.0)
+    rows = sample(replay, jax.random.key(0), DRAWN, 0.0)
     assert set(map(tuple, np.asarray(rows.obs).tolist())) == {(0.25, 0.75), (0.5, 0.0)}
     assert set(map(tuple, np.asarray(rows.next_obs).tolist())) == {(0.5, 0.0), (1.0, 1.0)}
     np.testing.assert_array_equal(replay.rows.obs[:2], obs[0, :2])  # kept as observed
@@ -162,22 +160,29 @@ def test_bounds_set_the_scale_and_where_there_are_none_the_data_do():
 
 
 def test_an_entry_that_never_changes_is_drawn_as_zero():
-    replay = Replay.empty(CAPACITY, jnp.zeros(1), np.full(1, -np.inf, np.float32), np.ones(1, np.float32))
-    frames = jnp.full((1, HORIZON, 1), 7.0)
-    replay = append(replay, make_epoch([HORIZON], 0)._replace(obs=frames, next_obs=frames))
-    np.testing.assert_array_equal(replay.take(jnp.arange(HORIZON)).obs, 0.0)
+    replay = empty(np.full(2, -np.inf, np.float32), np.ones(2, np.float32))
+    frames = make_epoch([HORIZON, 0], 0).obs.at[..., 1].set(7.0)
+    replay = append(replay, make_epoch([HORIZON, 0], 0)._replace(obs=frames, next_obs=frames))
+    rows = take(replay, jnp.arange(HORIZON))
+    np.testing.assert_array_equal(rows.obs[:, 1], 0.0)
+    np.testing.assert_allclose(rows.obs[:, 0], [0.0, 0.5, 1.0])
+
+
+def test_enormous_bounds_are_none():
+    low, high = np.array([-3.4e38, -1.0], np.float32), np.array([3.4e38, 1.0], np.float32)
+    assert bounded_entries(low, high).tolist() == [False, True]
 
 
 # Segments.
 
+LENGTH, LONGEST, SOME = 4, 6, 500
 segments = jax.jit(Replay.sample_segments, static_argnums=(2, 3, 4, 5))
-LENGTH = 4
 
 
-def make_episodes(lengths, ends, tag, horizon=6):
-    """Episodes of those lengths; obs is the number of the step over all episodes, action that of the episode."""
-    shape = (len(lengths), horizon)
-    t = np.broadcast_to(np.arange(horizon), shape)
+def make_episodes(lengths, ends, tag):
+    """Three episodes of those lengths; obs is the number of the step over all episodes, action that of the episode."""
+    shape = (len(lengths), LONGEST)
+    t = np.broadcast_to(np.arange(LONGEST), shape)
     lengths = np.array(lengths)[:, None]
     number = 100 * tag + 10 * np.arange(len(lengths))[:, None] + t
     return Trajectory(
@@ -191,19 +196,22 @@ def make_episodes(lengths, ends, tag, horizon=6):
     )
 
 
+def filled(*epochs):
+    """A buffer with those epochs in it, and what it should hold: (episode, step, terminated)."""
+    replay, kept = Replay.empty(30, jnp.zeros(1)), []
+    for epoch in epochs:
+        replay = append(replay, epoch)
+        e = jax.tree.map(np.asarray, epoch)
+        kept += [(int(e.action[i, t]), t, bool(e.terminated[i, t])) for i, t in np.argwhere(e.valid).tolist()]
+    return replay, kept[:30]
+
+
 @pytest.fixture(scope="module")
 def episodes():
     """Lengths 1 to 6 in two epochs, some terminated, and room behind them."""
-    first, second = make_episodes([6, 1, 3], [True, True, False], 0), make_episodes([4, 2], [False, True], 1)
-    replay = append(append(Replay.empty(30, jnp.zeros(1)), first), second)
-    kept = [
-        (int(e.action[i, t]), t, bool(e.terminated[i, t]))
-        for e in (first, second)
-        for i in range(e.valid.shape[0])
-        for t in range(e.valid.shape[1])
-        if e.valid[i, t]
-    ]
-    return replay, kept
+    return filled(
+        make_episodes([6, 1, 3], [True, True, False], 0), make_episodes([4, 2, 0], [False, True, False], 1)
+    )
 
 
 def oracle(kept, start):
@@ -218,10 +226,11 @@ def starts_of(rows, kept):
     return [places[int(a), int(t)] for a, t in zip(rows.action[:, 0], rows.time[:, 0], strict=True)]
 
 
-@pytest.mark.parametrize(("recent", "ending"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.3, 0.3)])
+@pytest.mark.parametrize(("recent", "ending"), [(0.0, 0.0), (0.3, 0.0), (0.3, 0.3)])
 def test_segments_stay_within_their_episode(episodes, recent, ending):
     replay, kept = episodes
-    rows, mask = segments(replay, jax.random.key(1), 300, LENGTH, recent, ending)
+    rows, mask = segments(replay, jax.random.key(1), SOME, LENGTH, recent, ending)
+    rows, mask = jax.tree.map(np.asarray, (rows, mask))
     seen = starts_of(rows, kept)
     if ending == 0.0:
         assert set(seen) == set(range(len(kept)))  # every row begins some segment, the last one too
@@ -237,11 +246,13 @@ def test_segments_stay_within_their_episode(episodes, recent, ending):
 
 def test_recent_share_of_segments(episodes):
     replay, kept = episodes
-    rows, _ = segments(replay, jax.random.key(2), 10_000, LENGTH, 0.3, 0.0)
-    late = np.mean(np.array(starts_of(rows, kept)) >= int(replay.recent))
-    assert late == pytest.approx(0.3, abs=0.02)
-    rows, _ = segments(replay, jax.random.key(2), 200, LENGTH, 1.0, 0.0)
-    assert min(starts_of(rows, kept)) >= int(replay.recent) == 10
+    late = []
+    for seed in range(10):
+        rows, _ = segments(replay, jax.random.key(seed), SOME, LENGTH, 0.3, 0.0)
+        late += [
+            start >= int(replay.recent) == 10 for start in starts_of(jax.tree.map(np.asarray, rows), kept)
+        ]
+    assert np.mean(late) == pytest.approx(0.3, abs=0.025)
 
 
 def test_the_rows_on_which_episodes_terminated_are_known(episodes):
@@ -253,18 +264,15 @@ def test_the_rows_on_which_episodes_terminated_are_known(episodes):
 
 def test_ending_share_draws_endings(episodes):
     replay, kept = episodes
-    drawn = jax.jit(Replay.sample, static_argnums=(2, 3, 4))
-    rows = drawn(replay, jax.random.key(3), 10_000, 0.0, 0.4)
+    rows = sample(replay, jax.random.key(3), DRAWN, 0.0, 0.4)
     chance = 0.4 + 0.6 * 3 / len(kept)
     assert float(jnp.mean(rows.terminated)) == pytest.approx(chance, abs=0.02)
-    every = drawn(replay, jax.random.key(3), 300, 0.0, 1.0)
-    assert bool(jnp.all(every.terminated))
-    assert len(set(every.action.tolist())) == 3  # all of them
+    assert len(set(rows.action[rows.terminated].tolist())) == 3  # all of them
 
 
 def test_ending_share_of_segments_puts_the_ending_on_any_step(episodes):
     replay, _ = episodes
-    rows, mask = segments(replay, jax.random.key(4), 500, LENGTH, 0.0, 1.0)
+    rows, mask = segments(replay, jax.random.key(4), SOME, LENGTH, 0.0, 1.0)
     ended = np.asarray(rows.terminated & mask)
     assert np.all(ended.sum(axis=1) == 1)
     place = ended.argmax(axis=1)
@@ -274,15 +282,29 @@ def test_ending_share_of_segments_puts_the_ending_on_any_step(episodes):
 
 
 def test_ending_share_changes_nothing_where_nothing_has_ended():
-    replay = append(Replay.empty(30, jnp.zeros(1)), make_episodes([4, 3], [False, False], 0))
+    replay, _ = filled(make_episodes([4, 3, 0], [False, False, False], 0))
     assert int(replay.ended) == 0
-    plain = segments(replay, jax.random.key(5), 50, LENGTH, 0.0, 0.0)
-    asked = segments(replay, jax.random.key(5), 50, LENGTH, 0.0, 0.9)
+    plain = segments(replay, jax.random.key(5), SOME, LENGTH, 0.0, 0.0)
+    asked = segments(replay, jax.random.key(5), SOME, LENGTH, 0.0, 1.0)
     for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(asked), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 def test_endings_that_no_longer_fit_are_not_listed():
-    replay = append(Replay.empty(7, jnp.zeros(1)), make_episodes([4, 6], [True, True], 0))
-    assert int(replay.size) == 7
-    assert (int(replay.ended), int(replay.endings[0])) == (1, 3)
+    every = [True, True, True]
+    replay, kept = filled(make_episodes([6, 6, 6], every, 0), make_episodes([4, 6, 6], every, 1))
+    assert int(replay.size) == 30 == len(kept)
+    assert int(replay.ended) == 5
+    assert replay.endings[:5].tolist() == [i for i, (_, _, ended) in enumerate(kept) if ended]
+
+
+starts = jax.jit(Replay.starts, static_argnums=1)
+
+
+def test_starts_are_the_first_observations_of_the_first_episodes(episodes):
+    """Over again where there were fewer; numbers of steps scaled as they are seen."""
+    replay, _ = episodes
+    assert starts(replay, 4)[:, 0].tolist() == [0.0, 10.0, 20.0, 100.0]
+    two, _ = filled(make_episodes([4, 3, 0], [False, False, False], 0))
+    assert starts(two, 4)[:, 0].tolist() == [0.0, 10.0, 0.0, 10.0]
+    assert starts(Replay.empty(30, jnp.zeros(1)), 4).shape == (4, 1)

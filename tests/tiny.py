@@ -2,7 +2,9 @@
 
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.opening import open_environment
+from e3rl.envs.spec import spec_of
 from e3rl.neural.agent import NeuralE3
+from e3rl.neural.compiled_agent import compiled_agent
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.training import NeuralProgram
 from e3rl.runs.folder import RunFolder
@@ -13,6 +15,7 @@ LOCK = "e3rl/CombinationLock-v0"
 OPTIONS = {"horizon": 3, "antishaped": True, "noise_bits": 1}
 SEEDS = (3, 4)
 CHANGES = {
+    "explore.ratio": 2,
     "explore.episodes": 7,
     "fit.members": 2,
     "fit.updates": 2,
@@ -34,6 +37,10 @@ TINY = changed(NeuralE3Config(), CHANGES)
 def lock(seed: int = 0) -> CombinationLock:
     """A lock of three levels."""
     return CombinationLock(**OPTIONS, seed=seed)
+
+
+AGENT = compiled_agent(spec_of(lock()), TINY)
+"""Held here, what it compiles serves all tests of a process."""
 
 
 def program(config: NeuralE3Config = TINY, seeds=SEEDS, checkpoint_epochs: int = 3) -> NeuralProgram:

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from settings import EVALUATION_EPISODES, TASKS, config_of
 
-from e3rl.baselines.loop_jax import CompiledProgram
+from e3rl.baselines.loop_jax import JaxLoop
 from e3rl.envs.adapter import make
 
 
@@ -18,19 +18,19 @@ def run(
     options = TASKS[task].options | ({"seed": seed} if task.startswith("lock") else {})
     algorithm = config.baseline()
     begun = time.perf_counter()
-    program = CompiledProgram(algorithm, [make(TASKS[task].ours, **options)], [seed], config.clock)
-    program.advance(program.begin(), 0)  # compiles and takes no step
-    carry = program.begin()
+    loop = JaxLoop(algorithm, [make(TASKS[task].ours, **options)], [seed], config.clock)
+    loop.advance(loop.begin(), 0)  # compiles and takes no step
+    carry = loop.begin()
     compiled = time.perf_counter()
     round_steps = algorithm.steps * algorithm.copies
     rounds = max(1, config.total_steps // round_steps)
     returns = []
-    for done in range(0, rounds, program.size):
-        carry, ended, _ = program.advance(carry, min(program.size, rounds - done))
+    for done in range(0, rounds, loop.size):
+        carry, ended, _ = loop.advance(carry, min(loop.size, rounds - done))
         returns.append(np.asarray(ended.returns)[np.asarray(ended.ended)])
     finished = time.perf_counter()
     policy = jax.vmap(algorithm.policy)(carry.state)
-    greedy = program.evaluate(policy, episodes)[0] if episodes else np.array(np.nan)
+    greedy = loop.evaluate(policy, episodes)[0] if episodes else np.array(np.nan)
     trained = np.concatenate(returns)
     return {
         "env_steps": rounds * round_steps,

@@ -3,8 +3,8 @@
 import dataclasses
 from typing import Any, NamedTuple
 
-from e3rl.baselines.config import BaselineConfig, DQNConfig
-from e3rl.baselines.ppo_config import PPOConfig
+from e3rl.baselines import DQNConfig, PPOConfig
+from e3rl.baselines.base import BaselineConfig
 
 
 class Task(NamedTuple):

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from e3rl.dreem import Dreem
     from e3rl.neural.agent import UE2, NeuralE3
     from e3rl.neural.config import NeuralE3Config
+    from e3rl.tabular.agent import TabularE3
+    from e3rl.tabular.config import TabularE3Config
 
 _LATER = {
     "DQN": "e3rl.baselines",
@@ -22,6 +24,8 @@ _LATER = {
     "PPO": "e3rl.baselines",
     "PPOConfig": "e3rl.baselines",
     "PPORND": "e3rl.baselines",
+    "TabularE3": "e3rl.tabular.agent",
+    "TabularE3Config": "e3rl.tabular.config",
     "UE2": "e3rl.neural.agent",
 }
 """The agents are imported on first use, so that environments alone stay quick to import."""
@@ -36,6 +40,8 @@ __all__ = [
     "NeuralE3",
     "NeuralE3Config",
     "PPOConfig",
+    "TabularE3",
+    "TabularE3Config",
     "__version__",
     "make",
 ]

@@ -3,7 +3,9 @@
 A package adds a planner by an entry point of the group `e3rl.planners` (docs/extending.md); nothing here changes.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
@@ -36,8 +38,9 @@ class Registry(Mapping[str, Part], Generic[Part]):
             loaded: Part = point.load()
         except Exception as error:  # somebody else's package can raise anything
             package = point.dist.name if point.dist else point.value
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise UserError(
-                f"{self.kind} {name!r} of the package {package} cannot be loaded: {type(error).__name__}: {error}"
+                f"{self.kind} {name!r} of the package {package} cannot be loaded: {reason}"
             ) from error
         return loaded
 
@@ -52,7 +55,12 @@ class Registry(Mapping[str, Part], Generic[Part]):
         return name in self._own or name in self._offered
 
     def called(self, name: Any) -> Part:
-        """The part of that name, or one line that lists the names there are."""
+        """The part of that name, or one line that lists the names there are. A part that nobody has named is found
+        where its module has been imported already: what a file says never imports one."""
+        module, _, attribute = str(name).partition(":")
+        if attribute and hasattr(sys.modules.get(module), attribute):
+            unnamed: Part = getattr(sys.modules[module], attribute)
+            return unnamed
         if name not in self:
             close = get_close_matches(str(name), list(self), n=1)
             hint = f"did you mean {close[0]!r}? known" if close else "known"
@@ -60,15 +68,9 @@ class Registry(Mapping[str, Part], Generic[Part]):
         return self[name]
 
     def name_of(self, part: object) -> str:
-        """What a part is called here."""
+        """What a part is called here; one that nobody has named is called after its module and class."""
         for name in self:
-            if name in self._own and self._own[name] is part:
-                return name
-        for name, point in self._offered.items():
-            module, _, attribute = point.value.partition(":")
-            if (
-                getattr(part, "__module__", None) == module
-                and getattr(part, "__qualname__", None) == attribute
-            ):
-                return name
-        raise UserError(f"{getattr(part, '__name__', part)} is no {self.kind} that has a name")
+            with suppress(UserError):  # a broken one of somebody else's is not it
+                if self[name] is part:
+                    return name
+        return f"{getattr(part, '__module__', '')}:{getattr(part, '__qualname__', part)}"

@@ -8,18 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny_baselines import program
 
-from e3rl.baselines.base import Rollout
-from e3rl.baselines.loop_jax import CompiledProgram
-from e3rl.baselines.config import DQN_CONFIGS, DQNConfig, configured
-from e3rl.baselines.training import Training
+from e3rl.baselines import DQN, DQN_CONFIGS, DQNConfig
+from e3rl.baselines.dqn import DQNState
 from e3rl.envs.base import AbstractEnvironment
-from e3rl.values.network import QNetwork, QSettings, make_q_state, update_q, update_q_rows
+from e3rl.runs.settings import changed
 from e3rl.types import UserError
+from e3rl.values.network import QNetwork
+from e3rl.values.update import QStep, make_q_state, update_q, update_q_rows
 
-SETTINGS = QSettings(1e-2, 10.0, target_rate=0.0, target_period=20)
+SETTINGS = QStep(learning_rate=1e-2, gradient_clip=10.0, target_rate=0.0, target_period=20)
 PROBE = DQNConfig(
-    total_steps=3_000, copies=4, steps=1, updates=2, hidden=16, learning_rate=5e-3, batch=16, capacity=512,
+    total_steps=3_000, copies=4, steps=1, updates=2, hidden=16, learning_rate=5e-3, batch=16, capacity=128,
     learning_starts=32, target_period=10, exploration_fraction=1.0, final_epsilon=1.0, evaluation_episodes=4,
 )  # fmt: skip
 
@@ -70,32 +71,10 @@ def test_epsilon_falls_in_a_straight_line():
     np.testing.assert_allclose(seen, [1.0, 0.55, 0.1, 0.1], rtol=1e-6)
 
 
-def some_rollout(dqn, reward=1.0):
-    shape = (dqn.steps, dqn.copies)
-    flags = jnp.zeros(shape, bool)
-    obs = jnp.ones((*shape, 2))
-    return Rollout(obs, jnp.zeros(shape, jnp.int32), jnp.full(shape, reward), obs, flags, flags, None)
-
-
-def test_nothing_is_learned_before_the_start():
-    dqn = dataclasses.replace(PROBE, learning_starts=9).baseline()
-    state = jax.jit(lambda: dqn.init(jax.random.key(0), (2,), 2))()
-    learn = jax.jit(dqn.learn)
-    head = np.asarray(state.q.online.head)
-    for seen in (4, 8):
-        state, _ = learn(state, jax.random.key(seen), some_rollout(dqn))
-        assert int(state.q.updates) == 0
-        np.testing.assert_array_equal(state.q.online.head, head)
-        np.testing.assert_allclose(state.replay.tree.leaves(jnp.arange(seen)), 1.0, rtol=1e-5)
-    state, _ = learn(state, jax.random.key(12), some_rollout(dqn))
-    assert (int(state.q.updates), int(state.env_steps), int(state.replay.size)) == (2, 12, 12)
-    assert np.abs(np.asarray(state.q.online.head) - head).max() > 0.0
-
-
 def test_acting_is_greedy_but_for_epsilon():
     dqn = dataclasses.replace(PROBE, exploration_fraction=0.5, final_epsilon=0.0).baseline()
-    state = jax.jit(lambda: dqn.init(jax.random.key(0), (2,), 2))()
-    state = state._replace(q=make_q_state(constant([0.0, 1.0, 0.5]), SETTINGS))
+    network = constant([0.0, 1.0, 0.5])
+    state = DQNState(make_q_state(network, SETTINGS), network, jnp.array(0, jnp.int32), None)
     act = jax.jit(dqn.act)
     obs = jnp.zeros((3_000, 2))
     uniform, _ = act(state, jax.random.key(1), obs)
@@ -165,34 +144,80 @@ class Treadmill(AbstractEnvironment):
         return np.zeros((1, 1, 3), np.uint8)
 
 
-def test_a_chain_worth_nine_tenths():
-    config = dataclasses.replace(PROBE, discount=0.9)
-    policy, [summary] = Training(
-        CompiledProgram(config.baseline(), [Chain()], [0], False), config, [0]
-    ).learn()
+@pytest.fixture(scope="module")
+def chain():
+    """A program, its policy, and the state after every round of four steps."""
+    config = dataclasses.replace(PROBE, discount=0.9, average_share=0.3)
+    made = program(DQN, config, [0], [Chain()])
+    carry = made.loop.begin()
+    seen = [jax.tree.map(np.array, carry.state)]
+    for _ in range(made.iterations):
+        carry, _, _ = made.loop.advance(carry, 1)
+        seen.append(jax.tree.map(np.array, carry.state))
+    return made, jax.vmap(made.algorithm.policy)(carry.state), seen
+
+
+def test_a_chain_worth_nine_tenths(chain):
+    made, policy, _ = chain
     online = jax.tree.map(lambda leaf: leaf[0], policy.q.online)
     values = np.stack([online(jnp.eye(2)[state], jnp.array(0)) for state in (0, 1)])
     np.testing.assert_allclose(values, [[0.0, 0.9], [0.0, 1.0]], atol=0.05)
-    assert summary["exploit_return_mean"] == 1.0
+    np.testing.assert_array_equal(made.evaluate(policy, 4), 1.0)
+    assert policy.replay is None
+
+
+def test_the_greedy_policy_has_the_mean_of_the_last_weights(chain):
+    """Over the last three tenths of the rounds; training itself goes on with its own."""
+    made, policy, seen = chain
+    last = [state.q.online.hidden for state in seen[-3 * made.iterations // 10 :]]
+    np.testing.assert_allclose(policy.q.online.hidden, np.mean(last, axis=0), rtol=1e-4, atol=1e-5)
+    assert np.any(seen[-1].q.online.hidden != policy.q.online.hidden)
+
+
+def test_nothing_is_learned_before_the_start(chain):
+    """That is, before there are 32 transitions, the eighth round's; until then all are drawn alike."""
+    _, _, seen = chain
+    for round_, state in enumerate(seen[:8]):
+        assert (state.q.updates.item(), state.env_steps.item()) == (0, 4 * round_)
+        np.testing.assert_array_equal(state.q.online.head, seen[0].q.online.head)
+        leaves = state.replay.tree.nodes[0, -128:]
+        np.testing.assert_allclose(leaves[: 4 * round_], 1.0, rtol=1e-5)
+        assert not leaves[4 * round_ :].any()
+    assert (seen[8].q.updates.item(), seen[8].replay.size.item()) == (2, 32)
+    assert np.abs(seen[8].q.online.head - seen[0].q.online.head).max() > 0.0
+
+
+@pytest.mark.parametrize(("share", "seen"), [(0.0, [1.0, 2.0, 3.0, 4.0]), (0.5, [1.0, 2.0, 3.0, 3.5])])
+def test_the_mean_of_the_last_weights(share, seen):
+    """Four rounds, after which every weight is 1, 2, 3 and 4."""
+    dqn = dataclasses.replace(PROBE, total_steps=16, average_share=share).baseline()
+    state = jax.eval_shape(lambda: dqn.init(jax.random.key(0), (2,), 2))
+    averaged = constant([0.0, 0.0])
+    for round_, mean in enumerate(seen, start=1):
+        online = constant([float(round_)] * 2)
+        averaged = dqn._average(state._replace(averaged=averaged), online, jnp.array(4 * round_, jnp.int32))
+        np.testing.assert_allclose(averaged.head_bias, mean)
 
 
 def test_a_cut_episode_bootstraps_and_a_terminated_one_does_not():
-    """Two seeds in one program. Where the third step terminates, the first two are worth 1.75 and 1.5; they all look
-    alike, and the mean v of a step that terminates one time in three solves v = 1 + ½ · ⅔ v: 1.5."""
+    """Where the third step terminates, the first two are worth 1.75 and 1.5; they all look alike, and the mean v of a
+    step that terminates one time in three solves v = 1 + ½ · ⅔ v: 1.5."""
     config = dataclasses.replace(PROBE, discount=0.5, alpha=0.0)
-    envs = [Treadmill(jnp.array(ends)) for ends in (False, True)]
-    program = CompiledProgram(config.baseline(), envs, [0, 1], clock=False)
-    policy, _ = Training(program, config, [0, 1]).learn()
-    values = jax.vmap(lambda q: q(jnp.ones(1), jnp.array(0)))(policy.q.online)
-    np.testing.assert_allclose(values[0], 2.0, atol=0.05)
-    np.testing.assert_allclose(values[1], 1.5, atol=0.15)  # a mean over batches
+    for ends, worth, close in ((False, 2.0, 0.05), (True, 1.5, 0.15)):  # the latter is a mean over batches
+        loop = program(DQN, config, [0], [Treadmill(jnp.array(ends))]).loop
+        loop.size = 750
+        carry, _, _ = loop.advance(loop.begin(), 750)
+        averaged = jax.tree.map(lambda leaf: leaf[0], carry.state.averaged)
+        np.testing.assert_allclose(averaged(jnp.ones(1), jnp.array(0)), worth, atol=close)
 
 
+@pytest.mark.slow
 def test_a_clock_tells_the_steps_apart():
     config = dataclasses.replace(PROBE, discount=0.5, clock=True)
-    program = CompiledProgram(config.baseline(), [Treadmill(jnp.array(True))], [0], clock=True)
-    policy, _ = Training(program, config, [0]).learn()
-    online = jax.tree.map(lambda leaf: leaf[0], policy.q.online)
+    loop = program(DQN, config, [0], [Treadmill(jnp.array(True))]).loop
+    loop.size = 750
+    carry, _, _ = loop.advance(loop.begin(), 750)
+    online = jax.tree.map(lambda leaf: leaf[0], carry.state.averaged)
     values = [float(online(jnp.array([1.0, *row]), jnp.array(0)).max()) for row in np.eye(3)]
     np.testing.assert_allclose(values, [1.75, 1.5, 1.0], atol=0.05)
 
@@ -200,7 +225,8 @@ def test_a_clock_tells_the_steps_apart():
 @pytest.mark.parametrize("name", DQN_CONFIGS)
 def test_named_settings_are_sound(name):
     config = DQN_CONFIGS[name]
-    assert config.baseline().capacity == config.capacity
+    algorithm = config.baseline()
+    assert (algorithm.steps, algorithm.copies) == (config.steps, config.copies)
     assert config.clock == ("lock" in name)
 
 
@@ -218,43 +244,33 @@ def test_the_papers_tables():
 
 
 def test_settings_given_as_text():
-    config = configured(
-        DQN_CONFIGS, "paper-control-dqn", {"total_steps": "500", "clock": "True", "alpha": "0"}
-    )
+    changes = {"total_steps": "500", "clock": "True", "alpha": "0"}
+    config = changed(DQN_CONFIGS["paper-control-dqn"], changes)
     assert (config.total_steps, config.clock, config.alpha, config.batch) == (500, True, 0.0, 32)
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "message"),
+    ("changes", "message"),
     [
-        ("nobody", {}, "unknown config 'nobody'; known: e3rl-dqn, "),
-        ("e3rl-dqn", {"hiden": "3"}, "unknown setting 'hiden'; did you mean 'hidden'"),
-        ("e3rl-dqn", {"hidden": "wide"}, "hidden must be a whole number, got 'wide'"),
-        ("e3rl-dqn", {"hidden": "0"}, "hidden must be at least 1, got 0"),
-        ("e3rl-dqn", {"clock": "3"}, "clock must be true or false, got '3'"),
-        ("e3rl-dqn", {"discount": "1.5"}, r"discount must be at most 1, got 1\.5"),
-        ("e3rl-dqn", {"learning_rate": "0"}, "learning_rate must be above 0"),
-        ("e3rl-dqn", {"learning_rate": "nan"}, "learning_rate must be a finite number, got nan"),
-        ("e3rl-dqn", {"beta": "-1"}, r"beta must not be negative, got -1\.0"),
-        ("e3rl-dqn", {"capacity": "999"}, "capacity must hold learning_starts"),
-        ("e3rl-dqn", {"total_steps": "0"}, "total_steps must be at least 1"),
+        ({"hiden": "3"}, "unknown setting 'hiden'; did you mean 'hidden'"),
+        ({"hidden": "wide"}, "hidden must be a whole number, got 'wide'"),
+        ({"hidden": "0"}, "hidden must be at least 1, got 0"),
+        ({"clock": "3"}, "clock must be true or false, got '3'"),
+        ({"discount": "1.5"}, r"discount must be at most 1, got 1\.5"),
+        ({"learning_rate": "0"}, "learning_rate must be above 0"),
+        ({"learning_rate": "nan"}, "learning_rate must be a finite number, got nan"),
+        ({"beta": "-1"}, r"beta must not be negative, got -1\.0"),
+        ({"capacity": "999"}, "capacity must hold learning_starts"),
+        ({"total_steps": "0"}, "total_steps must be at least 1"),
     ],
 )
-def test_settings_that_make_no_sense(name, changes, message):
+def test_settings_that_make_no_sense(changes, message):
     with pytest.raises(UserError, match=message):
-        configured(DQN_CONFIGS, name, changes)
+        changed(DQN_CONFIGS["e3rl-dqn"], changes)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3])
-def test_the_greedy_policy_has_the_mean_of_the_last_weights(share):
-    config = dataclasses.replace(PROBE, total_steps=400, average_share=share)
-    algorithm = config.baseline()
-    program = CompiledProgram(algorithm, [Chain()], [0], False)
-    carry, seen = program.begin(), []
-    for _ in range(100):  # rounds of 4 steps
-        carry, _, _ = program.advance(carry, 1)
-        seen.append(np.asarray(carry.state.q.online.hidden))
-    last = seen[-30:] if share else seen[-1:]
-    policy = jax.vmap(algorithm.policy)(carry.state)
-    np.testing.assert_allclose(policy.q.online.hidden, np.mean(last, axis=0), rtol=1e-4, atol=1e-6)
-    np.testing.assert_array_equal(carry.state.q.online.hidden, seen[-1])  # training goes on with its own
+def test_how_a_network_is_trained_follows_from_the_settings():
+    config = dataclasses.replace(PROBE, copies=4, steps=5, updates=3, total_steps=200, huber=2.0)
+    step = config.step()
+    assert (step.decay, step.left, step.huber, step.target_period) == (10 * 3, 0.0, 2.0, 10)
+    assert dataclasses.replace(config, anneal=False).step().decay == 0

@@ -4,90 +4,87 @@ import dataclasses
 import json
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny import LOCK, OPTIONS, SEEDS, lock
+from tiny_baselines import STEPS, TINY_DQN, program, record
 
-from e3rl.baselines.agent import describe
-from e3rl.baselines.loop_jax import CompiledProgram
-from e3rl.baselines.config import DQNConfig
-from e3rl.baselines.loop_python import HostProgram
-from e3rl.baselines.running import configured, load, train
-from e3rl.baselines.training import Training
-from e3rl.envs.adapter import make
+from e3rl import cli
+from e3rl.baselines import DQN, DQN_CONFIGS, PPO, PPORND
+from e3rl.baselines.agent import BaselineAgent
 from e3rl.envs.lock import CombinationLock
+from e3rl.envs.opening import open_environment
+from e3rl.experiments.agents import load
 from e3rl.runs.folder import RunFolder, read_metrics
+from e3rl.runs.settings import as_dict
+from e3rl.runs.train import train
 from e3rl.types import UserError
 
-LOCK = "e3rl/CombinationLock-v0"
-OPTIONS = {"horizon": 3, "noise_bits": 1}
-TINY = DQNConfig(
-    total_steps=90, clock=True, evaluation_episodes=5, copies=2, steps=3, updates=2, hidden=8, batch=4, capacity=64,
-    learning_starts=12, target_period=5,
-)  # fmt: skip
-ITERATIONS = 15
-SEEDS = (3, 4)
+POLE = dataclasses.replace(TINY_DQN, clock=False)
 
 
-def lock_program(seeds):
-    envs = [CombinationLock(**OPTIONS, seed=seed) for seed in seeds]
-    program = CompiledProgram(TINY.baseline(), envs, seeds, TINY.clock)
-    program.size = 4  # several calls, the last one shorter
-    return program
+def on_locks(seeds):
+    return program(DQN, TINY_DQN, seeds)
 
 
-def host_program(seeds):
-    config = dataclasses.replace(TINY, clock=False)
-    [seed] = seeds
-    program = HostProgram(config.baseline(), [make("CartPole-v1") for _ in range(2)], seed, clock=False)
-    program.size = 4
-    return program
-
-
-def training(program, seeds, out=None, watch=lambda progress: None):
-    folders = [RunFolder(out / f"seed{seed}") for seed in seeds] if out else []
-    about = [describe("dqn", None, {}, seed, TINY) for seed in seeds] if out else []
-    return Training(program, TINY, seeds, folders, about, watch=watch, checkpoint_seconds=0.0)
+def in_python(seeds):
+    return program(DQN, POLE, seeds, ["CartPole-v1"])
 
 
 KINDS = {
-    "compiled": (lock_program, SEEDS),
-    "alone": (lock_program, SEEDS[:1]),
-    "host": (host_program, SEEDS[:1]),
+    "two seeds": (on_locks, TINY_DQN, SEEDS),
+    "one seed": (on_locks, TINY_DQN, SEEDS[:1]),
+    "in python": (in_python, POLE, SEEDS[:1]),
 }
+
+
+class Kind:
+    """Trains, as often as asked, in the same way."""
+
+    def __init__(self, make, config, seeds):
+        self.make, self.config, self.seeds = make, config, seeds
+
+    def learn(self, out, resume=False, watch=lambda progress: None):
+        made = self.make(self.seeds)
+        try:
+            return made.learn(record(DQN, self.config, self.seeds, out, watch), resume)
+        finally:
+            made.close()
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request):
-    return KINDS[request.param]
+    return Kind(*KINDS[request.param])
 
 
 @pytest.fixture(scope="module")
 def whole(kind, tmp_path_factory):
     """A run that nothing disturbed."""
-    program, seeds = kind
-    out = tmp_path_factory.mktemp("whole")
-    seen = []
-    result = training(program(seeds), seeds, out, seen.append).learn()
-    return out, result, seen
+    out, seen = tmp_path_factory.mktemp("whole"), []
+    return out, kind.learn(out, watch=seen.append), seen
 
 
-def assert_same_run(out, other, seeds):
+def assert_same_run(one, two):
+    weights = [path / "checkpoint" / "policy.safetensors" for path in (one, two)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    tables = [[{**row, "seconds": None} for row in read_metrics(path)] for path in (one, two)]
+    assert tables[0] == tables[1]
+    unlike = dict.fromkeys(("wall_seconds", "steps_per_second", "env", "env_options"))
+    summaries = [{**RunFolder(path).summary(), **unlike} for path in (one, two)]
+    assert summaries[0] == summaries[1]
+
+
+def assert_same_runs(out, other, seeds):
     for seed in seeds:
-        one, two = out / f"seed{seed}", other / f"seed{seed}"
-        weights = [path / "checkpoint" / "policy.safetensors" for path in (one, two)]
-        assert weights[0].read_bytes() == weights[1].read_bytes()
-        tables = [[{**row, "seconds": None} for row in read_metrics(path)] for path in (one, two)]
-        assert tables[0] == tables[1]
-        unlike = {"wall_seconds": None, "steps_per_second": None}
-        summaries = [{**RunFolder(path).summary(), **unlike} for path in (one, two)]
-        assert summaries[0] == summaries[1]
+        assert_same_run(out / f"seed{seed}", other / f"seed{seed}")
 
 
 def test_the_record_of_a_run(kind, whole):
     out, (_, summaries), seen = whole
-    for seed, summary in zip(kind[1], summaries, strict=True):
+    for seed, summary in zip(kind.seeds, summaries, strict=True):
         path = out / f"seed{seed}"
         rows = read_metrics(path)
         trained = [row for row in rows if row["phase"] == "train"]
@@ -98,21 +95,52 @@ def test_the_record_of_a_run(kind, whole):
             np.mean([float(row["return"]) for row in greedy])
         )
         assert (summary["explore_episodes"], summary["total_episodes"]) == (len(trained), len(rows))
-        assert (summary["env_steps"], summary["algo"], summary["seed"]) == (90, "dqn", seed)
+        assert (summary["env_steps"], summary["algo"], summary["seed"]) == (STEPS, "dqn", seed)
         assert set(summary["metrics"]) == {"loss", "value", "epsilon"}
         assert json.loads((path / "summary.json").read_text()) == summary
         steps = [int(row["env_steps"]) for row in rows]
         assert steps == sorted(steps)
-        assert max(int(row["env_steps"]) for row in trained) <= 90
+        assert max(int(row["env_steps"]) for row in trained) <= STEPS
         assert {row["disagreement"] for row in rows} == {"nan"}
     assert [progress.episode for progress in seen if progress.phase == "train"] == [24, 48, 72, 90]
-    assert seen[-1].phase == "exploit"
+    assert (seen[0].phase, seen[-1].phase) == ("compiling", "exploit")
+
+
+def test_twins_are_equal_and_a_finished_run_resumed_is_left_as_it_is(kind, whole, tmp_path):
+    for resume in (False, True):
+        kind.learn(tmp_path, resume)
+        assert_same_runs(whole[0], tmp_path, kind.seeds)
+
+
+@pytest.mark.parametrize("stop_at", [24, 72])
+def test_a_killed_run_resumed_ends_the_same(kind, whole, stop_at, tmp_path):
+    def kill(progress):
+        if progress.phase == "train" and progress.episode == stop_at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kind.learn(tmp_path, watch=kill)
+    for seed in kind.seeds:
+        assert not (tmp_path / f"seed{seed}" / "summary.json").exists()
+    kind.learn(tmp_path, resume=True)
+    assert_same_runs(whole[0], tmp_path, kind.seeds)
+
+
+def test_seeds_in_one_program_learn_what_they_learn_alone(kind, whole):
+    """Up to rounding: the first seed's network, trained beside another and by itself. The other's is another."""
+    if len(kind.seeds) == 1:
+        return
+    policies, _ = whole[1]
+    heads = np.asarray(policies.q.online.head)
+    assert np.all(heads[0] != heads[1])
+    alone, _ = on_locks(kind.seeds[:1]).learn(record(DQN, TINY_DQN, kind.seeds[:1]), False)
+    np.testing.assert_allclose(alone.q.online.head[0], heads[0], rtol=1e-3, atol=1e-4)
 
 
 def test_episodes_of_the_lock_last_its_horizon():
     """Two copies, three levels: both end every iteration."""
-    program = lock_program(SEEDS)
-    carry, ended, metrics = program.advance(program.begin(), 4)
+    loop = on_locks(SEEDS).loop
+    carry, ended, metrics = loop.advance(loop.begin(), 4)
     assert ended.ended.shape == (4, 2, 3, 2)
     np.testing.assert_array_equal(ended.ended, np.broadcast_to([[False], [False], [True]], (4, 2, 3, 2)))
     assert set(ended.lengths[ended.ended]) == {3}
@@ -126,60 +154,45 @@ def test_episodes_of_the_lock_last_its_horizon():
     np.testing.assert_array_equal(after_the_end[:, 4:], 0.0)
 
 
-def test_twins_are_equal(kind, whole, tmp_path):
-    program, seeds = kind
-    training(program(seeds), seeds, tmp_path).learn()
-    assert_same_run(whole[0], tmp_path, seeds)
-
-
-@pytest.mark.parametrize("stop_at", [24, 72])
-def test_a_killed_run_resumed_ends_the_same(kind, whole, stop_at, tmp_path):
-    program, seeds = kind
-
-    def kill(progress):
-        if progress.phase == "train" and progress.episode == stop_at:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        training(program(seeds), seeds, tmp_path, kill).learn()
-    for seed in seeds:
-        assert not (tmp_path / f"seed{seed}" / "summary.json").exists()
-    training(program(seeds), seeds, tmp_path).learn(resume=True)
-    assert_same_run(whole[0], tmp_path, seeds)
-
-
-def test_resuming_a_finished_run_changes_nothing(kind, whole, tmp_path):
-    program, seeds = kind
-    training(program(seeds), seeds, tmp_path).learn()
-    training(program(seeds), seeds, tmp_path).learn(resume=True)
-    assert_same_run(whole[0], tmp_path, seeds)
-
-
 def test_a_loss_that_is_no_number_ends_the_run():
-    class Broken(CombinationLock):
-        def step(self, key, state, action):
-            state, obs, _, terminated, truncated = super().step(key, state, action)
-            return state, obs, jnp.array(jnp.nan), terminated, truncated
-
-    program = CompiledProgram(TINY.baseline(), [Broken(**OPTIONS)], [3], TINY.clock)
-    with pytest.raises(UserError, match=r"the loss of seed 3 became nan by step 90"):
-        training(program, [3]).learn()
+    broken = eqx.tree_at(lambda env: env.shaping, lock(), jnp.array([jnp.nan, jnp.nan]))
+    made = program(DQN, TINY_DQN, [3], [broken])
+    with pytest.raises(UserError, match=r"the loss of seed 3 became nan by step 24"):
+        made.learn(record(DQN, TINY_DQN, [3]), False)
 
 
-def test_an_environment_that_does_not_repeat_itself(tmp_path):
-    program = host_program([3])
-    program.begin()
+def test_an_environment_that_does_not_repeat_itself():
+    made = in_python([3])
+    made.loop.begin()
     with pytest.raises(UserError, match="CartPole-v1 does not repeat itself under the same seed"):
-        program.restore({"episodes": [0, 0], "actions": [[1] * 50, []]})
+        made.loop.restore({"episodes": [0, 0], "actions": [[1] * 50, []]})
+    made.close()
+
+
+def test_processes_of_their_own_change_nothing(tmp_path, capsys):
+    """The command line, with a process for each copy, against the same run without."""
+    changes = {name: str(getattr(POLE, name)) for name in POLE.__dataclass_fields__}
+    argv = ["train", "CartPole-v1", "--algo", "dqn", "--seed", "3", "--json", "--config", "e3rl-dqn", "--set"]
+    argv += [f"{name}={value}" for name, value in changes.items() if name != "clock"]
+    for name, more in {"here": [], "processes": ["--async"]}.items():
+        assert cli.main([*argv, "--out", str(tmp_path / name), *more]) == 0
+    assert_same_run(tmp_path / "here", tmp_path / "processes")
+    [run] = json.loads(capsys.readouterr().out.splitlines()[0])["runs"]
+    assert run["config"] == as_dict(POLE)
+    assert cli.main(["report", str(tmp_path / "here")]) == 0
+    verdict, picture = capsys.readouterr().out.splitlines()
+    assert f"after {run['explore_episodes']} training episodes" in verdict
+    assert picture == f"picture: {tmp_path / 'here' / 'learning.png'}"
 
 
 def test_train_makes_a_folder_for_every_seed(tmp_path):
-    def go(resume):
-        return train("dqn", LOCK, OPTIONS, TINY, SEEDS, tmp_path / "runs", resume, lambda progress: None)
+    def go(resume, seeds=SEEDS):
+        return train(DQN, LOCK, OPTIONS, TINY_DQN, seeds, tmp_path / "runs", resume)
 
     paths, summaries = go(resume=False)
     assert [path.name for path in paths] == ["seed3", "seed4"]
     assert [summary["env_options"]["seed"] for summary in summaries] == [3, 4]
+    assert [summary["seeds_in_program"] for summary in summaries] == [1, 1]  # on a CPU one after the other
     assert all(math.isfinite(summary["optimal_return"]) for summary in summaries)
     with pytest.raises(UserError, match="already holds a run"):
         go(resume=False)
@@ -188,28 +201,36 @@ def test_train_makes_a_folder_for_every_seed(tmp_path):
     assert (agent.algo, agent.seed) == ("dqn", 3)
     assert agent.evaluate(5).mean() == summaries[0]["exploit_return_mean"]
     with pytest.raises(UserError, match="already holds the runs of several seeds"):
-        train("dqn", LOCK, OPTIONS, TINY, [3], tmp_path / "runs", False, lambda progress: None)
+        go(resume=False, seeds=[3])
 
 
-def test_baselines_by_name():
-    car = "e3rl/MountainCar-v0"
-    assert configured("dqn", car, "auto", {"hidden": "8"}) == DQNConfig(hidden=8)
-    assert configured("ppo-rnd", car, "auto", {}).rnd
-    lock = configured("dqn", LOCK, "auto", {})
-    assert lock == configured("dqn", car, "e3rl-lock-dqn", {})
-    assert lock != configured("dqn", car, "auto", {})
-    with pytest.raises(UserError, match="unknown baseline 'sarsa'; known: dqn, ppo, ppo-rnd"):
-        configured("sarsa", car, "auto", {})
-    with pytest.raises(UserError, match="unknown config 'e3rl-ppo'; known: e3rl-dqn"):
-        configured("dqn", car, "e3rl-ppo", {})
+def test_settings_follow_from_the_environment():
+    locked = open_environment(lock())
+    car = open_environment("e3rl/MountainCar-v0")
+    long = open_environment(CombinationLock(horizon=101))
+    for agent, name in ((DQN, "dqn"), (PPO, "ppo"), (PPORND, "ppo-rnd")):
+        presets = agent.presets
+        assert agent.configured(locked) == presets[f"e3rl-lock-{name}"]
+        assert agent.configured(car) == agent.configured(long, "auto") == presets[f"e3rl-{name}"]
+        assert agent.configured(locked, f"e3rl-{name}") == presets[f"e3rl-{name}"]
+    assert DQN.configured(car, None, {"hidden": "8"}).hidden == 8
+    assert not set(PPO.presets) & set(PPORND.presets)
 
 
-def test_seeds_in_one_program_learn_what_they_learn_alone():
-    """Up to rounding: the first seed's network, trained beside another and by itself. The other's is another."""
-    together, _ = training(lock_program(SEEDS), SEEDS).learn()
-    assert np.all(np.asarray(together.q.online.head[0]) != np.asarray(together.q.online.head[1]))
-    alone, _ = training(lock_program(SEEDS[:1]), SEEDS[:1]).learn()
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a[0], b[0], rtol=1e-3, atol=1e-4),
-        together.q.online, alone.q.online,
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("agent", "given", "message"),
+    [
+        (DQN, "e3rl-ppo", "unknown config 'e3rl-ppo'; known: auto, e3rl-dqn, "),
+        (DQN, PPO.usual, "dqn takes settings of type DQNConfig, got PPOConfig"),
+        (PPORND, PPO.usual, "ppo-rnd needs a bonus: bonus=rnd, or train ppo"),
+    ],
+)
+def test_settings_of_somebody_else(agent: type[BaselineAgent], given, message):
+    with pytest.raises(UserError, match=message):
+        agent.configured(open_environment(lock()), given)
+
+
+def test_seeds_share_a_program_where_that_gains_something(monkeypatch):
+    assert not DQN.share_a_program(DQN_CONFIGS["e3rl-dqn"])
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert DQN.share_a_program(DQN_CONFIGS["e3rl-dqn"])

@@ -47,9 +47,10 @@ def test_the_loop_follows_algorithm_1(tree):
 
 
 def test_same_seed_same_run(tree):
-    agent = Dreem(tree.models, tree.policies, n=2000, phi=0.1)
+    agent = Dreem(tree.models, tree.policies, n=2000, phi=0.1, max_rounds=2)
     first, again, other = (agent.learn(tree.env, seed) for seed in (0, 0, 1))
     assert json.dumps(first.as_dict()) == json.dumps(again.as_dict())
+    assert len(first.rounds) == 2
     assert not np.array_equal(first.rounds[0].misfits, other.rounds[0].misfits)
 
 

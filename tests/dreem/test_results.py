@@ -6,8 +6,8 @@ from e3rl.dreem.ellipsoid import SHRINKAGE
 from e3rl.experiments import dreem_ellipsoid, dreem_lock
 from e3rl.experiments.dreem_rank import RankSetting, measure
 from e3rl.experiments.dreem_results import read_csv, write_csv
-from e3rl.runs.folder import write_json
 from e3rl.reports.dreem_figures import draw
+from e3rl.runs.folder import write_json
 
 
 def test_rounds_of_the_shown_lock_end_with_one_model():

@@ -3,18 +3,22 @@
 import csv
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from e3rl.baselines import running
 from e3rl.envs.registration import build
 from e3rl.experiments import baselines
-from e3rl.experiments.baselines import COLUMNS, EXPERIMENTS, MARKS, POINTS, Experiment, run
-from e3rl.neural import run_folder
+from e3rl.experiments.agents import AGENTS
+from e3rl.experiments.baselines import BASELINE_EXPERIMENTS as EXPERIMENTS
+from e3rl.experiments.baselines import COLUMNS, MARKS, POINTS, BaselineExperiment, run
+from e3rl.experiments.tables import table_path
+from e3rl.runs import folder
 from e3rl.types import UserError
 
 NAME = "baselines-lock/tiny"
+RECORDED = Path(__file__).parents[2] / "results" / "baselines"
 SUMMARY = {"exploit_return_mean": 4.5, "exploit_return_ci": [4.0, 5.0], "wall_seconds": 1.25}
 
 
@@ -90,18 +94,18 @@ def trained(monkeypatch):
     """Training replaced by a note of what was asked for and a run folder of four episodes, of which two count."""
     asked = []
 
-    def train(algo, env, options, config, seeds, out, resume, watch):
-        asked.append((algo, env, options, config.total_steps, tuple(seeds), resume))
+    def train(agent, env, options, config, seeds, out):
+        asked.append((agent.algo, env, options, config.total_steps, tuple(seeds)))
         with (out / "metrics.csv").open("w", newline="") as file:
-            table = csv.DictWriter(file, run_folder.COLUMNS, restval="0", lineterminator="\n")
+            table = csv.DictWriter(file, folder.COLUMNS, restval="0", lineterminator="\n")
             table.writeheader()
             for i, phase in enumerate(("train", "train", "exploit", "exploit")):
                 table.writerow({"phase": phase, "env_steps": 3 * (i + 1), "return": float(seeds[0] + i)})
         return [out], [{**SUMMARY, "optimal_return": 5.0}]
 
-    monkeypatch.setattr(running, "train", train)
+    monkeypatch.setattr(baselines, "train", train)
     options = (("horizon", 3), ("antishaped", True))
-    tiny = Experiment("dqn", "e3rl/CombinationLock-v0", options, "e3rl-lock-dqn", 12, (7, 8))
+    tiny = BaselineExperiment("dqn", "e3rl/CombinationLock-v0", options, "e3rl-lock-dqn", 12, (7, 8))
     monkeypatch.setitem(EXPERIMENTS, NAME, tiny)
     return asked
 
@@ -111,7 +115,7 @@ def test_every_seed_is_a_run_of_its_own(trained, tmp_path):
     rows = run(NAME, tmp_path, said.append)
     options = {"horizon": 3, "antishaped": True}
     assert trained == [
-        ("dqn", "e3rl/CombinationLock-v0", options, 12, (seed,), False) for seed in (7, 8)
+        ("dqn", "e3rl/CombinationLock-v0", options, 12, (seed,)) for seed in (7, 8)
     ]  # fmt: skip
     assert [(row["seed"], row["episode"], row["return_mean"]) for row in rows] == [
         (7, 1, 7.0), (7, 2, 8.0), (8, 1, 8.0), (8, 2, 9.0),
@@ -133,7 +137,7 @@ def test_a_seed_in_the_table_is_not_run_again(trained, tmp_path):
     before = (tmp_path / "baselines-lock-tiny.csv").read_text().splitlines()
     said = []
     run(NAME, tmp_path, said.append)
-    assert [seeds for *_, seeds, _ in trained] == [(8,), (7,)]
+    assert [seeds for *_, seeds in trained] == [(8,), (7,)]
     assert len(said) == 1
     after = (tmp_path / "baselines-lock-tiny.csv").read_text().splitlines()
     assert after[: len(before)] == before
@@ -145,15 +149,21 @@ def test_a_seed_in_the_table_is_not_run_again(trained, tmp_path):
     assert (tmp_path / "baselines-lock-tiny.csv").read_text().splitlines() == after
 
 
+def test_numbers_that_are_no_seeds(trained, tmp_path):
+    with pytest.raises(UserError, match=r"seeds must be from 0 to .*, got 3, -1"):
+        run(NAME, tmp_path, print, [3, -1])
+    assert trained == []
+
+
 def test_a_seed_that_was_interrupted_leaves_those_before_it(trained, tmp_path, monkeypatch):
-    whole = running.train
+    whole = baselines.train
 
     def stop(*args):
         if args[4] == [8]:
             raise KeyboardInterrupt
         return whole(*args)
 
-    monkeypatch.setattr(running, "train", stop)
+    monkeypatch.setattr(baselines, "train", stop)
     with pytest.raises(KeyboardInterrupt):
         run(NAME, tmp_path, print)
     about = json.loads((tmp_path / "baselines-lock-tiny.json").read_text())
@@ -192,7 +202,7 @@ def test_what_a_kill_leaves_is_made_whole(lost, repeated, table, trained, tmp_pa
         case "the table":
             table.rename(tmp_path / "elsewhere")
     run(NAME, tmp_path, print)
-    assert [seed for *_, (seed,), _ in trained] == repeated
+    assert [seed for *_, (seed,) in trained] == repeated
     assert table.read_text() == rows
     assert sorted(json.loads(about.read_text())["final"]) == ["7", "8"]
 
@@ -205,7 +215,7 @@ def test_a_final_of_an_older_format_is_made_again(missing, table, trained, tmp_p
     del older["final"]["7"][missing]
     about.write_text(json.dumps(older))
     run(NAME, tmp_path, print)
-    assert [seed for *_, (seed,), _ in trained] == [7]
+    assert [seed for *_, (seed,) in trained] == [7]
     assert json.loads(about.read_text()) == whole
 
 
@@ -230,7 +240,7 @@ def test_results_of_other_settings_are_not_mixed_in(table, trained, tmp_path, mo
 def test_more_seeds_are_no_other_settings(table, trained, tmp_path, monkeypatch):
     monkeypatch.setitem(EXPERIMENTS, NAME, dataclasses.replace(EXPERIMENTS[NAME], seeds=(7, 8, 9)))
     assert [row["seed"] for row in run(NAME, tmp_path, print)] == [7, 7, 8, 8, 9, 9]
-    assert [seed for *_, (seed,), _ in trained] == [9]
+    assert [seed for *_, (seed,) in trained] == [9]
 
 
 @pytest.mark.parametrize("damage", [("8.0", "eight"), ("return_mean", "mean"), (",1,3,", ",1\n")])
@@ -251,7 +261,7 @@ def test_damaged_settings_are_one_line(settings, table, tmp_path):
 
 def test_every_experiment_can_be_made():
     for name, experiment in EXPERIMENTS.items():
-        config = running.configured(experiment.algo, experiment.env, experiment.config, {})
+        config = AGENTS[experiment.algo].presets[experiment.config]
         env = build(experiment.env, **dict(experiment.options))
         assert experiment.steps % config.copies == 0, name
         assert experiment.seeds == (0, 1, 2, 3, 4)
@@ -261,3 +271,39 @@ def test_every_experiment_can_be_made():
                 horizon, reward == "antishaped", algo,
             )  # fmt: skip
             assert config.clock
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_is_recorded_was_made_with_todays_settings(name, monkeypatch):
+    """`e3rl reproduce` leaves every result of this repository as it is, whichever version wrote it."""
+    said = []
+    monkeypatch.setattr(baselines, "train", lambda *args: pytest.fail("a recorded seed is run again"))
+    rows = run(name, RECORDED, said.append)
+    assert said == []
+    assert {row["seed"] for row in rows} == {0, 1, 2, 3, 4}
+    assert table_path(RECORDED, name).is_file()
+
+
+def test_settings_of_earlier_versions_as_todays():
+    dqn = {"hidden": 8, "learning_starts": 9}
+    assert baselines._current(dqn) == {**dqn, "average_share": 0.0}
+    assert baselines._current({**dqn, "average_share": 0.2}) == {**dqn, "average_share": 0.2}
+    rnd = {
+        "intrinsic_coefficient": 1.0, "intrinsic_discount": 0.99, "embedding": 64, "predictor_share": 0.5,
+        "obs_clip": 5.0,
+    }  # fmt: skip
+    bonus = {
+        "name": "rnd",
+        "coefficient": 1.0,
+        "discount": 0.99,
+        "embedding": 64,
+        "predictor_share": 0.5,
+        "obs_clip": 5.0,
+    }
+    flat = {"hidden": 8, **rnd}
+    assert baselines._current({**flat, "rnd": True}) == {"hidden": 8, "input_gain": 1.0, "bonus": bonus}
+    assert baselines._current({**flat, "rnd": False, "input_gain": 16.0}) == {
+        "hidden": 8, "input_gain": 16.0, "bonus": {"name": "none"},
+    }  # fmt: skip
+    for config in ({"hidden": 8, "bonus": bonus}, None, [1]):
+        assert baselines._current(config) == config

@@ -1,32 +1,45 @@
-"""The maze and control experiments: what they are, and one tiny experiment of each kind from end to end."""
+"""The maze and control experiments: what they are, one with scripted episodes, and tiny ones from end to end."""
 
 import csv
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from e3rl.e3 import Epoch
+from e3rl.envs.mountain_car import MountainCar
 from e3rl.experiments import deterministic
-from e3rl.experiments.deterministic import COLUMNS, EXPERIMENTS, Experiment, run
-from e3rl.neural.config import CONFIGS, NeuralE3Config
+from e3rl.experiments.catalogue import EXPERIMENTS, family_of, results_folder
+from e3rl.experiments.deterministic import COLUMNS, DETERMINISTIC_EXPERIMENTS, DeterministicExperiment, run
+from e3rl.neural.presets import PRESETS
+from e3rl.neural.slots import Episodes
+from e3rl.runs.settings import as_dict, changed, settings_of
 from e3rl.types import UserError
 
 TINY = {
-    "explore_ratio": 0, "episodes_per_epoch": 2, "clock": False, "ensemble_size": 2, "hidden": 8, "model_updates": 2,
-    "model_batch": 4, "prior_weight": 0.0, "planner": "graph", "nodes": 20, "distance": "squared",
-    "reward_scale": 0.0, "value_heads": False, "dqn_heads": False, "exploit_updates": 4, "dqn_batch": 4,
-    "evaluation_episodes": 3,
+    "explore.episodes": 1, "explore.per_epoch": 2, "model.hidden": 8, "fit.members": 2, "fit.updates": 2,
+    "fit.batch": 4, "fit.unroll": 1, "planner.nodes": 20, "exploit.nodes": 20, "exploit.value.updates": 4,
+    "exploit.snapshots": 1, "exploit.value.batch": 4, "evaluation_episodes": 3,
 }  # fmt: skip
+CONTROL = (("time_limit", 6),)
 
 
-def tiny(monkeypatch, name, env, options, **settings):
-    config = NeuralE3Config(**{**TINY, "explore_episodes": 1, **settings})
-    monkeypatch.setitem(CONFIGS, "tiny", config)
-    monkeypatch.setitem(EXPERIMENTS, name, Experiment(env, options, "tiny", (2, 4), (5, 6)))
-    return config
+@pytest.fixture
+def tiny(monkeypatch):
+    def tiny(name, env, options, preset, **changes):
+        there = set(settings_of(PRESETS[preset]))
+        small = {path: value for path, value in TINY.items() if path in there}
+        config = changed(PRESETS[preset], {**small, **changes})
+        monkeypatch.setitem(PRESETS, "tiny", config)
+        experiment = DeterministicExperiment(env, options, "tiny", (2, 4), (5, 6))
+        monkeypatch.setitem(DETERMINISTIC_EXPERIMENTS, name, experiment)
+        return config
+
+    return tiny
 
 
-def check(name, out, rows, said):
+def check(name, out, rows, said, config):
     """What is written is what is returned: per seed 4 explored and after each budget 3 played."""
     cases = [(row["seed"], row["phase"], row["budget"], row["episode"]) for row in rows]
     explored = [(seed, "explore", 4, episode) for seed in (5, 6) for episode in (1, 2, 3, 4)]
@@ -42,7 +55,7 @@ def check(name, out, rows, said):
     about = json.loads(path.with_suffix(".json").read_text())
     assert about["experiment"] == name
     assert about["settings"]["seeds"] == [5, 6]
-    assert about["config"]["explore_episodes"] == 4
+    assert about["config"] == as_dict(changed(config, {"explore.episodes": 4}))
     assert [(verdict["budget"], verdict["seed"]) for verdict in about["exploit"]] == [
         (2, 5), (2, 6), (4, 5), (4, 6),
     ]  # fmt: skip
@@ -64,23 +77,91 @@ def check(name, out, rows, said):
     return about
 
 
-def test_a_tiny_control_experiment(tmp_path, monkeypatch):
+class Scripted:
+    """Stands for `NeuralProgram`: the return of an episode is made of its epoch, its lane and its number."""
+
+    def __init__(self, envs, specs, config, seeds):
+        assert all(isinstance(env, MountainCar) and env.time_limit == 6 for env in envs)
+        assert (config.explore.episodes, [spec.horizon for spec in specs]) == (4, [6, 6])
+        self.env, self.keys, self.agent = "all cars", "keys", self
+
+    def explore(self, record, resume, exploit, after_epoch):
+        for t in range(2):
+            after_epoch(Epoch(t, None, None, self.episodes(t, 2), None, f"M{t}", f"R{t}"))
+
+    def exploit(self, models, replay, keys):
+        return models
+
+    def exploit_episodes(self, env, policy, replay, keys, t, count):
+        assert (env, policy[1:], replay[1:], keys, count) == ("all cars", str(t[0]), str(t[0]), "keys", 3)
+        return replay, self.episodes(10 + int(t[0]), count)
+
+    @staticmethod
+    def episodes(t, count):
+        lanes, numbers = np.meshgrid([0, 1], range(count), indexing="ij")
+        returns = -100.0 * t - 10.0 * lanes - numbers
+        reached = numbers == lanes
+        return Episodes(returns, np.full((2, count), 6), returns, reached, SimpleNamespace())
+
+
+def test_an_experiment_with_scripted_episodes(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(deterministic, "NeuralProgram", Scripted)
     name, said = "mountaincar/tiny", []
-    tiny(monkeypatch, name, "e3rl/MountainCar-v0", (("time_limit", 6),), family="mlp", exploit="dqn")
+    config = tiny(name, "e3rl/MountainCar-v0", CONTROL, "e3rl-control")
     rows = run(name, tmp_path, said.append)
-    about = check(name, tmp_path, rows, said)
+    about = check(name, tmp_path, rows, said, config)
+    assert [row["return"] for row in rows if (row["seed"], row["phase"]) == (6, "explore")] == [
+        -10,
+        -11,
+        -110,
+        -111,
+    ]
+    assert [row["return"] for row in rows if (row["seed"], row["budget"], row["phase"]) == (5, 4, "exploit")] == [
+        -1100, -1101, -1102,
+    ]  # fmt: skip
     assert {row["optimal_return"] for row in rows} == {""}
     assert {row["length"] for row in rows} == {6}
-    assert not any(row["reached"] for row in rows)
-    assert "optimal_return_mean" not in about["exploit"][0]
+    first = about["exploit"][0]
+    assert (first["return_mean"], first["return_min"], first["reached"]) == (
+        -1001.0,
+        -1002.0,
+        pytest.approx(1 / 3),
+    )
+    assert first["return_ci"] == pytest.approx([-1001 - 1.96 / 3**0.5, -1001 + 1.96 / 3**0.5], abs=1e-3)
+    assert "optimal_return_mean" not in first
+    assert said[0].endswith(
+        ": seed 5 after 2 episodes: return -1001.00, goal reached in 33%; "
+        "seed 6 after 2 episodes: return -1011.00, goal reached in 33%"
+    )
+
+
+def test_epochs_between_budgets_are_told_too(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(deterministic, "NeuralProgram", Scripted)
+    tiny("mountaincar/tiny", "e3rl/MountainCar-v0", CONTROL, "e3rl-control")
+    only = DeterministicExperiment("e3rl/MountainCar-v0", CONTROL, "tiny", (4,), (5, 6))
+    monkeypatch.setitem(DETERMINISTIC_EXPERIMENTS, "mountaincar/tiny", only)
+    said = []
+    run("mountaincar/tiny", tmp_path, said.append)
+    assert said[0].endswith(" s: explored episodes up to 2")
+    assert "after 4 episodes" in said[1]
 
 
 @pytest.mark.slow
-def test_a_tiny_maze_experiment(tmp_path, monkeypatch):
-    name, said = "maze/tiny", []
-    tiny(monkeypatch, name, "e3rl/Maze-v0", (("size", 5),), family="conv", exploit="graph")
+def test_a_tiny_control_experiment(tiny, tmp_path):
+    name, said = "mountaincar/tiny", []
+    config = tiny(name, "e3rl/MountainCar-v0", CONTROL, "e3rl-control")
     rows = run(name, tmp_path, said.append)
-    about = check(name, tmp_path, rows, said)
+    check(name, tmp_path, rows, said, config)
+    assert {row["length"] for row in rows} == {6}
+    assert not any(row["reached"] for row in rows)
+
+
+@pytest.mark.slow
+def test_a_tiny_maze_experiment(tiny, tmp_path):
+    name, said = "maze/tiny", []
+    config = tiny(name, "e3rl/Maze-v0", (("size", 5),), "e3rl-image")
+    rows = run(name, tmp_path, said.append)
+    about = check(name, tmp_path, rows, said, config)
     assert all(row["return"] <= row["optimal_return"] + 1e-4 for row in rows)
     assert all(row["reached"] for row in rows if row["length"] < 100)
     assert " of " in said[0]
@@ -88,22 +169,38 @@ def test_a_tiny_maze_experiment(tmp_path, monkeypatch):
 
 
 def test_every_experiment_can_be_made():
-    for name, experiment in EXPERIMENTS.items():
-        config = CONFIGS[experiment.config]
-        assert all(budget % config.episodes_per_epoch == 0 for budget in experiment.budgets), name
+    for name, experiment in DETERMINISTIC_EXPERIMENTS.items():
+        config = changed(PRESETS[experiment.config], dict(experiment.changes))
+        assert all(budget % config.explore.per_epoch == 0 for budget in experiment.budgets), name
         assert experiment.seeds
-        NeuralE3Config(**{**vars(config), **dict(experiment.changes)})
 
 
 @pytest.mark.parametrize(
     ("changes", "seeds", "message"),
     [
-        ({"episodes_per_epoch": 3}, (), "budgets must be whole epochs of 3 episodes"),
+        ({"explore.per_epoch": 3}, (), "budgets must be whole epochs of 3 episodes"),
         ({}, (-1,), "seeds must be from 0 to .*, got -1"),
     ],
 )
-def test_what_cannot_be_run(tmp_path, monkeypatch, changes, seeds, message):
-    tiny(monkeypatch, "mountaincar/tiny", "e3rl/MountainCar-v0", (), family="mlp", **changes)
+def test_what_cannot_be_run(tiny, tmp_path, changes, seeds, message):
+    tiny("mountaincar/tiny", "e3rl/MountainCar-v0", (), "e3rl-control", **changes)
     with pytest.raises(UserError, match=message):
-        deterministic.run("mountaincar/tiny", tmp_path, print, seeds)
+        run("mountaincar/tiny", tmp_path, print, seeds)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("experiment", "family", "folder"),
+    [
+        ("lock/h5", "lock", "lock"),
+        ("lock-paper/h5", "lock", "lock"),
+        ("mountaincar/paper", "mountaincar", "control"),
+        ("acrobot/e3rl", "acrobot", "control"),
+        ("maze/5-ue2", "maze", "maze"),
+        ("planning/mcts", "planning", "planning"),
+    ],
+)
+def test_where_results_lie(experiment, family, folder):
+    assert experiment in EXPERIMENTS
+    assert family_of(experiment) == family
+    assert str(results_folder(experiment)) == f"results/{folder}"

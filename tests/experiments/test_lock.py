@@ -4,13 +4,19 @@ import csv
 import json
 import math
 from functools import partial
+from types import SimpleNamespace
+from typing import ClassVar
 
+import numpy as np
 import pytest
+from tiny import TINY
 
+from e3rl.e3 import Epoch
 from e3rl.envs.lock import CombinationLock
 from e3rl.experiments import lock
-from e3rl.experiments.lock import COLUMNS, EXPERIMENTS, LockExperiment, run, smallest_budget, tally
-from e3rl.neural.config import CONFIGS, NeuralE3Config
+from e3rl.experiments.lock import COLUMNS, LOCK_EXPERIMENTS, LockExperiment, run, smallest_budget, tally
+from e3rl.neural.presets import PRESETS
+from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
 
 
@@ -58,11 +64,21 @@ def test_the_papers_protocol():
     """Seeds 0 to 4; budgets of 25H, 50H, 50H and 75H episodes are among those measured."""
     for horizon, ratio in ((5, 25), (10, 50), (15, 50), (20, 75)):
         for name in (f"lock/h{horizon}", f"lock-paper/h{horizon}"):
-            assert EXPERIMENTS[name].horizon == horizon
-            assert EXPERIMENTS[name].seeds == (0, 1, 2, 3, 4)
-            assert ratio in EXPERIMENTS[name].ratios
-        assert EXPERIMENTS[f"lock-paper/h{horizon}"].config == f"paper-lock-h{horizon}"
-    assert all(experiment.config in CONFIGS for experiment in EXPERIMENTS.values())
+            assert LOCK_EXPERIMENTS[name].horizon == horizon
+            assert LOCK_EXPERIMENTS[name].seeds == (0, 1, 2, 3, 4)
+            assert ratio in LOCK_EXPERIMENTS[name].ratios
+        assert LOCK_EXPERIMENTS[f"lock-paper/h{horizon}"].config == f"paper-lock-h{horizon}"
+
+
+def test_every_experiment_can_be_made():
+    for name, experiment in LOCK_EXPERIMENTS.items():
+        config = changed(PRESETS[experiment.config], dict(experiment.changes))
+        assert config.explore.per_epoch == 1, name
+        assert experiment.seeds, name
+        assert set(experiment.rewards) <= {"standard", "antishaped"}, name
+    best = LOCK_EXPERIMENTS["planning/mcts-choice-best"]
+    assert changed(PRESETS["e3rl"], dict(best.changes)).planner.choice == "best"
+    assert changed(PRESETS["e3rl"], dict(LOCK_EXPERIMENTS["planning/mcts"].changes)).planner.choice == "mean"
 
 
 def test_unknown_experiment(tmp_path):
@@ -70,17 +86,44 @@ def test_unknown_experiment(tmp_path):
         run("lock/h6", tmp_path, print)
 
 
-def test_a_tiny_experiment(tmp_path, monkeypatch):
-    tiny = NeuralE3Config(
-        explore_episodes=7, ensemble_size=2, hidden=8, model_updates=2, model_batch=4, value_updates=2,
-        value_batch=4, exploit_updates=20, evaluation_episodes=5, playouts=4, particles=2, dqn_batch=4,
-        round_episodes=3, round_updates=2,
-    )  # fmt: skip
-    monkeypatch.setitem(CONFIGS, "tiny", tiny)
-    monkeypatch.setitem(lock.EXPERIMENTS, "lock/tiny", LockExperiment(3, (1, 2), "tiny", (7,)))
-    monkeypatch.setattr(lock, "CombinationLock", partial(CombinationLock, noise_bits=1))
-    said = []
-    table = run("lock/tiny", tmp_path, said.append)
+class Scripted:
+    """Stands for `NeuralProgram`: each epoch's returns are given, and so are those of the greedy episodes after it."""
+
+    explored = ((0.1, 5.0), (0.0, 0.0), (2.0, 2.1), (4.9, 0.0), (0.0, 5.0), (5.0, 5.0))
+    """By epoch and lane: more than 2 is paid for by the last lock's reward."""
+    greedy: ClassVar = {3: (5.0, 4.0), 6: (4.8, 4.9)}
+    """By episodes explored."""
+
+    def __init__(self, envs, specs, config, seeds):
+        self.seeds, self.keys, self.config = seeds, "keys", config
+        self.agent = SimpleNamespace(exploit=lambda models, replay, keys: (models, replay, keys))
+        made.append(self)
+        self.envs, self.specs = envs, specs
+
+    def explore(self, record, resume, exploit, after_epoch):
+        assert (list(record.seeds), list(record.folders), resume) == (list(self.seeds), [], False)
+        for t, returns in enumerate(self.explored):
+            collected = SimpleNamespace(returns=np.array(returns)[:, None])
+            after_epoch(Epoch(t, None, None, collected, None, f"M{t + 1}", f"R{t + 1}"))
+
+    def evaluate(self, policy, episodes):
+        models, replay, _ = policy
+        assert models[1:] == replay[1:]
+        return np.tile(np.array(self.greedy[int(models[1:])])[:, None], episodes)
+
+
+made: list[Scripted] = []
+
+
+@pytest.fixture
+def tiny_experiment(monkeypatch):
+    made.clear()
+    monkeypatch.setitem(PRESETS, "tiny", TINY)
+    monkeypatch.setitem(LOCK_EXPERIMENTS, "lock/tiny", LockExperiment(3, (1, 2), "tiny", (7,)))
+
+
+def check(table, out, said):
+    """What is written is what is returned."""
     cases = [(row["ratio"], row["episodes"], row["reward"], row["seed"]) for row in table]
     assert cases == [
         (ratio, 3 * ratio, reward, 7) for ratio in (1, 2) for reward in ("standard", "antishaped")
@@ -90,16 +133,53 @@ def test_a_tiny_experiment(tmp_path, monkeypatch):
         assert row["optimal_return"] == pytest.approx(optimum)
         assert row["solved"] == (row["return_mean"] >= 0.95 * optimum)
         assert 0 <= row["paid_episodes"] <= row["episodes"]
-    with (tmp_path / "lock-tiny.csv").open(newline="") as file:
+    with (out / "lock-tiny.csv").open(newline="") as file:
         stored = list(csv.DictReader(file))
     assert [[row[name] for name in COLUMNS] for row in stored] == [
         [str(row[name]) for name in COLUMNS] for row in table
     ]
-    about = json.loads((tmp_path / "lock-tiny.json").read_text())
-    assert (
-        about["settings"].items() >= {"horizon": 3, "ratios": [1, 2], "config": "tiny", "seeds": [7]}.items()
-    )
-    assert about["config"]["explore_ratio"] == 2
+    about = json.loads((out / "lock-tiny.json").read_text())
+    wanted = {"horizon": 3, "ratios": [1, 2], "config": "tiny", "seeds": [7]}
+    assert about["settings"].items() >= wanted.items()
+    assert about["config"] == as_dict(TINY)
     assert about["solved"].keys() == {"3", "6"}
     assert len(said) == 2
     assert said[1].endswith(tally(table, 6))
+    return about
+
+
+@pytest.mark.usefixtures("tiny_experiment")
+def test_an_experiment_with_scripted_returns(tmp_path, monkeypatch):
+    """At three levels the optimum is 5 with standard rewards and 4 1/3 with antishaped ones."""
+    monkeypatch.setattr(lock, "NeuralProgram", Scripted)
+    said = []
+    table = run("lock/tiny", tmp_path, said.append)
+    about = check(table, tmp_path, said)
+    assert [(row["return_mean"], row["solved"], row["paid_episodes"]) for row in table] == [
+        (5.0, True, 0), (4.0, False, 2), (4.8, True, 2), (4.9, True, 4),
+    ]  # fmt: skip
+    assert about["smallest_ratio_solving_all_seeds"] == {"standard": 1, "antishaped": 2}
+    assert said[0].startswith("lock/tiny 1H (3 episodes), ")
+    assert said[0].endswith("standard solved 1 of 1, antishaped solved 0 of 1")
+    [program] = made
+    assert program.config == TINY
+    assert list(program.seeds) == [7, 7]
+    assert [float(env.optimal_return) for env in program.envs] == pytest.approx([5.0, 5.0 - 2 / 3])
+    assert [spec.horizon for spec in program.specs] == [3, 3]
+
+
+def test_seeds_and_epochs_that_cannot_be(tmp_path, monkeypatch, tiny_experiment):
+    with pytest.raises(UserError, match=r"seeds must be from 0 to .*, got -1"):
+        run("lock/tiny", tmp_path, print, [-1])
+    monkeypatch.setitem(PRESETS, "tiny", changed(TINY, {"explore.per_epoch": 2}))
+    with pytest.raises(UserError, match=r"explore\.per_epoch must be 1"):
+        run("lock/tiny", tmp_path, print)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tiny_experiment")
+def test_a_tiny_experiment(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "CombinationLock", partial(CombinationLock, noise_bits=1))
+    said = []
+    check(run("lock/tiny", tmp_path, said.append), tmp_path, said)

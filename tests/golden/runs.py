@@ -41,6 +41,11 @@ DQN = [*BASELINE, "updates=2", "batch=4", "capacity=64", "learning_starts=12"]
 PPO = [*BASELINE, "epochs=2", "minibatches=2"]
 
 RUNS = {
+    # The shared configuration of tests/tiny.py, so that the quick suite compiles nothing for it.
+    "tiny": [*LOCK, "explore.ratio=2", "explore.episodes=7", "fit.members=2", "fit.updates=2", "fit.batch=4",
+             "model.hidden=8", *(f"planner.value.{name}" for name in ("updates=2", "batch=4", "hidden=8")),
+             *(f"exploit.value.{name}" for name in ("updates=20", "batch=4", "hidden=8")), "rounds.episodes=3",
+             "rounds.updates=2", "evaluation_episodes=5"],
     "value": [*LOCK, *SMALL, *PLANNED, *EXPLOITED, "exploit.value.batch=4", "explore.episodes=5"],
     "two-seeds": [*LOCK, *SMALL, *PLANNED, *EXPLOITED, "exploit.value.batch=4", "explore.episodes=3", "--seeds", "2"],
     "rounds": [*LOCK, *SMALL, *PLANNED, *EXPLOITED, "exploit.value.batch=4", "explore.episodes=3", "rounds.count=2",
@@ -59,8 +64,9 @@ RUNS = {
     "vae": [*CAR_GRAPH, "model=vae", "explore.episodes=4"],
     "python": ["CartPole-v1", "--set", *SMALL, *EXPLOITED, "exploit.value.batch=4", "exploit.snapshots=2",
                "explore.episodes=4", "explore.per_epoch=2", "planner.nodes=20"],
-    "factored": ["FrozenLake-v1", "--set", *SMALL, *PLANNED, *EXPLOITED, "exploit.value.batch=4", "exploit.snapshots=2",
-                 "explore.episodes=4", "explore.per_epoch=2", "planner.playouts=4", "planner.particles=2"],
+    "factored": ["FrozenLake-v1", "--algo", "neural-e3", "--set", *SMALL, *PLANNED, *EXPLOITED,
+                 "exploit.value.batch=4", "exploit.snapshots=2", "explore.episodes=4", "explore.per_epoch=2",
+                 "planner.playouts=4", "planner.particles=2"],
     "dqn": [*LOCK, *DQN, "--algo", "dqn"],
     "ppo": [*LOCK, *PPO, "--algo", "ppo"],
     "ppo-rnd": [*LOCK, *PPO, "--algo", "ppo-rnd"],

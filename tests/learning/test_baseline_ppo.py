@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from e3rl.baselines.ppo_config import PPO_CONFIGS, PPOConfig
 
 from e3rl.baselines.loop_jax import CompiledProgram
-from e3rl.baselines.ppo_config import PPO_CONFIGS, PPOConfig
 from e3rl.baselines.training import Training
 from e3rl.envs.cart_pole import CartPole
 from e3rl.envs.lock import CombinationLock

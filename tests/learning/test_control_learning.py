@@ -4,7 +4,6 @@ a little below what most seeds reach."""
 import pytest
 
 from e3rl import NeuralE3
-from e3rl.neural.config import CONFIGS
 
 pytestmark = pytest.mark.slow
 
@@ -18,6 +17,6 @@ pytestmark = pytest.mark.slow
     ],
 )
 def test_greedy_return_after_exploration(env, config, episodes, least):
-    summary = NeuralE3(env, CONFIGS[config], seed=0).learn()
+    summary = NeuralE3(env, config, seed=0).learn()
     assert summary["explore_episodes"] == episodes
     assert summary["exploit_return_mean"] >= least

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tables import drawn_by_numpy
 
 from e3rl.models.base import RARELY_ENDS, Prediction
 from e3rl.models.bernoulli import BernoulliDynamics, Weights
-from e3rl.models.ensemble import make_ensemble, predict
+from e3rl.models.ensemble import predict
 from e3rl.replay import Transitions
 
 BITS, ACTIONS, HORIZON, WIDTH = 3, 2, 4, 8
@@ -20,17 +21,11 @@ LOG2, LOG3 = math.log(2), math.log(3)
 
 
 def make(conditioning="gate", seed=0, **options):
-    """A model with weights from numpy, which costs no compilation."""
-    rng = np.random.default_rng(seed)
-    shapes = eqx.filter_eval_shape(
-        BernoulliDynamics, BITS, ACTIONS, HORIZON, WIDTH, conditioning, **options, key=jax.random.key(0)
+    return drawn_by_numpy(
+        lambda key: BernoulliDynamics(BITS, ACTIONS, HORIZON, WIDTH, conditioning, **options, key=key),
+        0.7,
+        seed,
     )
-    return jax.tree.map(lambda leaf: jnp.array(rng.normal(0.0, 0.7, leaf.shape), jnp.float32), shapes)
-
-
-@eqx.filter_jit
-def ensemble(key):
-    return make_ensemble(lambda key: BernoulliDynamics(BITS, ACTIONS, HORIZON, WIDTH, key=key), 20, key)
 
 
 def row(obs, action, time, reward, next_obs, terminated):
@@ -69,7 +64,7 @@ def test_prediction_is_that_of_the_network_written_out(conditioning):
     weights = jax.tree.map(np.asarray, model.weights)
     inputs = list(itertools.product([(0, 0, 0), (1, 0, 1)], range(ACTIONS), range(HORIZON)))
     obs, action, time = (jnp.array(column, jnp.int32) for column in zip(*inputs, strict=True))
-    predicted = jax.jit(lambda *inputs: jax.vmap(model)(*inputs))(obs, action, time)
+    predicted = jax.jit(jax.vmap(model))(obs, action, time)
     slow = np.array([numpy_outputs(weights, *each) for each in inputs])
     np.testing.assert_allclose(predicted.obs, sigmoid(slow[:, :-2]), atol=1e-5)
     np.testing.assert_allclose(predicted.reward, slow[:, -2], atol=1e-5)
@@ -156,30 +151,13 @@ def test_shared_noise_draws_the_same_from_equal_beliefs():
     assert np.mean(high - low) == pytest.approx(0.05, abs=0.02)
 
 
-def test_seeds_and_members_start_from_different_networks():
-    first, second, again = (ensemble(jax.random.key(seed)) for seed in (0, 1, 0))
-    for a, b, c in zip(*map(jax.tree.leaves, (first, second, again)), strict=True):
-        assert a.shape[0] == 20
-        assert not np.any(np.isclose(a, b))
-        np.testing.assert_array_equal(a, c)
-        assert len(np.unique(np.reshape(a, (20, -1))[:, 0])) == 20
-    predicted = eqx.filter_jit(predict)(first, jnp.array([1, 0, 0]), jnp.array(0), jnp.array(1))
-    assert predicted.obs.shape == (20, BITS)
-    for e in (0, 19):
-        weights = jax.tree.map(lambda leaf: np.asarray(leaf)[e], first.weights)  # noqa: B023
-        np.testing.assert_allclose(
-            predicted.reward[e], numpy_outputs(weights, (1, 0, 0), 0, 1)[-2], rtol=1e-4
-        )
-    assert len(np.unique(predicted.reward)) == 20
-    assert np.median(predicted.termination) < 0.03  # a state never seen is not assumed to end the episode
-
-
-@pytest.mark.parametrize("conditioning", ["input", "gate"])
-def test_prior_deviation_is_that_of_fresh_weights(conditioning):
-    model = eqx.filter_jit(BernoulliDynamics)(30, 6, 50, 300, conditioning, key=jax.random.key(5))
-    deviation = model.prior_deviation()
-    assert jax.tree.structure(deviation) == jax.tree.structure(model)
-    for weight, sd in zip(jax.tree.leaves(model), jax.tree.leaves(deviation), strict=True):
-        assert sd.shape == weight.shape
-        empirical = np.sqrt(np.mean(np.asarray(weight) ** 2))
-        np.testing.assert_allclose(sd, empirical, rtol=4 / math.sqrt(2 * weight.size))
+def test_an_ensemble_predicts_member_by_member():
+    one = make()
+    ensemble = jax.tree.map(lambda leaf: jnp.stack([leaf, 0.5 * leaf, -leaf]), one)
+    predicted = eqx.filter_jit(predict)(ensemble, jnp.array([1, 0, 0]), jnp.array(0), jnp.array(1))
+    assert predicted.obs.shape == (3, BITS)
+    for e, factor in enumerate((1.0, 0.5, -1.0)):
+        weights = jax.tree.map(lambda leaf: factor * np.asarray(leaf), one.weights)  # noqa: B023
+        slow = numpy_outputs(weights, (1, 0, 0), 0, 1)
+        np.testing.assert_allclose(predicted.obs[e], sigmoid(slow[:-2]), rtol=1e-4)
+        np.testing.assert_allclose(predicted.reward[e], slow[-2], rtol=1e-4)

@@ -5,13 +5,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tables import drawn_by_numpy
 
 from e3rl.envs.encoding import Part
 from e3rl.models.base import RARELY_ENDS, Prediction
 from e3rl.models.ensemble import make_ensemble
 from e3rl.models.factored import FactoredDynamics
-from e3rl.models.fit import FitSettings, make_model_set, update_model_set
-from e3rl.models.mlp import CHANGE
+from e3rl.models.fit import Fit, make_model_set, update_model_set
+from e3rl.models.layers import CHANGE
 from e3rl.replay import Replay, Transitions
 
 PARTS = (Part("binary", 0, 2), Part("categorical", 2, 5), Part("continuous", 5, 6))
@@ -20,7 +21,7 @@ BELIEF = Prediction(CHANCE, jnp.array(0.0), jnp.array(0.0))
 
 
 def make(parts=PARTS, actions=2, width=8):
-    return eqx.filter_jit(lambda key: FactoredDynamics(parts, actions, width, key=key))(jax.random.key(0))
+    return drawn_by_numpy(lambda key: FactoredDynamics(parts, actions, width, key=key))
 
 
 def test_draws_have_the_predicted_frequencies():
@@ -57,6 +58,26 @@ def test_loss_worked_by_hand():
     np.testing.assert_allclose(mean, [0.5, 0.5, 0.25, 0.25, 0.5, 0.5], rtol=1e-5)
 
 
+@pytest.mark.parametrize("states", [3, 30])
+def test_every_part_has_the_same_say_however_many_entries_it_has(states):
+    """Weights of the first layer are drawn with variance 12/D: each of P parts adds 1/P to what a unit sees."""
+    parts = (
+        Part("categorical", 0, states),
+        Part("categorical", states, states + 2),
+        Part("continuous", states + 2, states + 6),
+    )
+    entries, rng = states + 6, np.random.default_rng(0)
+    obs = np.zeros((entries, 2000), np.float32)
+    obs[rng.integers(states, size=2000), np.arange(2000)] = 1.0
+    obs[states + rng.integers(2, size=2000), np.arange(2000)] = 1.0
+    obs[states + 2 :] = rng.random((4, 2000))
+    seen = np.asarray(make(parts)._inputs(jnp.array(obs)))
+    for part in parts:
+        added = 12 / entries * np.sum(seen[part.start : part.stop] ** 2, axis=0)
+        assert np.mean(added) == pytest.approx(1 / 3, rel=0.02)
+
+
+@pytest.mark.slow
 def test_a_large_table_is_learned_exactly():
     """A walk on a ring of 30 one-hot states: as many inputs, each with as much of a say as in a ring of 3."""
     states = 30
@@ -71,7 +92,7 @@ def test_a_large_table_is_learned_exactly():
     start = eqx.filter_jit(
         lambda key: make_ensemble(lambda key: FactoredDynamics(parts, 2, 32, key=key), 2, key)
     )(jax.random.key(0))
-    settings = FitSettings(600, 32, 1e-2, 10.0, 0.0, 0.0)
+    settings = Fit(updates=600, batch=32, learning_rate=1e-2, prior_weight=0.0)
     models, _ = eqx.filter_jit(update_model_set)(
         make_model_set(start, settings), replay, jax.random.key(1), settings
     )

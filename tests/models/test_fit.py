@@ -1,5 +1,6 @@
 """UpdateModelSet on a table small enough to know everything about."""
 
+import dataclasses
 import itertools
 
 import equinox as eqx
@@ -8,14 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from tables import drawn_by_numpy
 
 from e3rl.models.bernoulli import BernoulliDynamics
 from e3rl.models.ensemble import make_ensemble
-from e3rl.models.fit import FitSettings, _distance_to_anchor, make_model_set, update_model_set
+from e3rl.models.fit import Fit, _distance_to_anchor, make_model_set, update_model_set
 from e3rl.replay import Replay, Transitions
 
 BITS, ACTIONS, HORIZON, MEMBERS = 2, 2, 2, 3
-PLAIN = FitSettings(300, 16, 1e-2, 10.0, 0.0, 0.0)
+PLAIN = Fit(updates=300, batch=16, learning_rate=1e-2, prior_weight=0.0)
+HELD = dataclasses.replace(PLAIN, prior_weight=1e6)
 
 fit = eqx.filter_jit(update_model_set)
 
@@ -42,15 +45,12 @@ def buffer(rows):
 
 
 def ensemble(seed=0, conditioning="gate"):
-    """Members with weights from numpy, which costs no compilation."""
-    rng = np.random.default_rng(seed)
-    shapes = eqx.filter_eval_shape(
+    return drawn_by_numpy(
         lambda key: make_ensemble(
             lambda key: BernoulliDynamics(BITS, ACTIONS, HORIZON, 16, conditioning, key=key), MEMBERS, key
         ),
-        jax.random.key(0),
+        seed=seed,
     )
-    return jax.tree.map(lambda leaf: jnp.array(rng.normal(0.0, 0.5, leaf.shape), jnp.float32), shapes)
 
 
 def mean_loss(member, rows):
@@ -72,7 +72,7 @@ def flat(tree):
     return np.concatenate([np.reshape(leaf, (MEMBERS, -1)) for leaf in jax.tree.leaves(tree)], axis=1)
 
 
-@pytest.mark.parametrize("conditioning", ["input", "gate"])
+@pytest.mark.parametrize("conditioning", [pytest.param("input", marks=pytest.mark.slow), "gate"])
 def test_learns_a_deterministic_table(conditioning):
     rows, start = table(), ensemble(conditioning=conditioning)
     models, loss = fit(make_model_set(start, PLAIN), buffer(rows), jax.random.key(1), PLAIN)
@@ -112,8 +112,7 @@ def test_members_see_different_minibatches():
 def test_a_huge_prior_weight_holds_members_at_their_anchor():
     """Adam's steps are 0.01 whatever the gradient: a held member jitters by a few of them, a free one walks off."""
     start = ensemble()
-    held_settings = PLAIN._replace(prior_weight=1e6)
-    held, _ = fit(make_model_set(start, held_settings), buffer(table()), jax.random.key(3), held_settings)
+    held, _ = fit(make_model_set(start, HELD), buffer(table()), jax.random.key(3), HELD)
     free, _ = fit(make_model_set(start, PLAIN), buffer(table()), jax.random.key(3), PLAIN)
     assert np.abs(flat(held.members) - flat(start)).max() < 0.05
     assert np.abs(flat(free.members) - flat(start)).max() > 0.3
@@ -121,28 +120,27 @@ def test_a_huge_prior_weight_holds_members_at_their_anchor():
 
 def test_a_huge_prior_weight_brings_a_displaced_member_back():
     start = ensemble()
-    settings = PLAIN._replace(prior_weight=1e6)
     displaced = jax.tree.map(lambda leaf: leaf + 0.5, start)
-    models = make_model_set(start, settings)._replace(members=displaced)
-    back, _ = fit(models, buffer(table()), jax.random.key(3), settings)
+    models = make_model_set(start, HELD)._replace(members=displaced)
+    back, _ = fit(models, buffer(table()), jax.random.key(3), HELD)
     assert np.abs(flat(back.members) - flat(start)).max() < 0.1
 
 
 def test_the_gradient_is_that_of_likelihood_and_prior():
-    """∇ (nll + w/N · distance), with N the examples held: read off Adam's first moment after one update."""
-    weight, e = 4.0, 1
+    """∇ (nll + w·terms/N · distance), with N the examples held: read off Adam's first moment after one update."""
+    weight, terms, e = 2.0, 3, 1
     rows = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[5:6], leaf.shape), table())
-    settings = PLAIN._replace(updates=1, prior_weight=weight, clip=1e9)
-    start = ensemble(seed=2)
-    models = make_model_set(ensemble(), settings)._replace(members=start)
-    after, loss = fit(models, buffer(rows), jax.random.key(4), settings)
+    settings = dataclasses.replace(PLAIN, updates=1, prior_weight=weight, gradient_clip=1e9)
+    start = ensemble(seed=2, conditioning="input")
+    models = make_model_set(ensemble(conditioning="input"), settings)._replace(members=start)
+    after, loss = fit(models, buffer(rows), jax.random.key(4), settings, terms)
     member, anchor = (jax.tree.map(lambda leaf: leaf[e], tree) for tree in (start, models.anchor))
 
     @eqx.filter_jit
     @eqx.filter_grad
     def gradient(member):
         nll = mean_loss(member, rows)
-        return nll + weight / rows.action.shape[0] * _distance_to_anchor(member, anchor)
+        return nll + weight * terms / rows.action.shape[0] * _distance_to_anchor(member, anchor)
 
     moments = optax.tree_utils.tree_get(after.optimiser, "mu")
     for expected, moment in zip(jax.tree.leaves(gradient(member)), jax.tree.leaves(moments), strict=True):
@@ -165,9 +163,38 @@ def test_distance_to_anchor_and_its_gradient_against_differences():
     assert float(_distance_to_anchor(anchor, anchor)) == 0.0
 
     weights, unravel = jax.flatten_util.ravel_pytree(member)
-    distance = jax.jit(lambda flat: _distance_to_anchor(unravel(flat), anchor))
     step = 0.1  # the distance is quadratic, so central differences are exact at any step
     some = np.random.default_rng(0).choice(weights.size, 100, replace=False)
     shifts = step * np.eye(weights.size, dtype=np.float32)[some]
-    differences = (jax.vmap(distance)(weights + shifts) - jax.vmap(distance)(weights - shifts)) / (2 * step)
-    np.testing.assert_allclose(jax.grad(distance)(weights)[some], differences, rtol=1e-2, atol=1e-2)
+
+    @jax.jit
+    def both(weights):
+        def distance(flat):
+            return _distance_to_anchor(unravel(flat), anchor)
+
+        up, down = jax.vmap(distance)(weights + shifts), jax.vmap(distance)(weights - shifts)
+        return jax.grad(distance)(weights)[some], (up - down) / (2 * step)
+
+    np.testing.assert_allclose(*both(weights), rtol=1e-2, atol=1e-2)
+
+
+def test_settings_say_how_examples_are_drawn(monkeypatch):
+    """One by one where nothing is unrolled, otherwise in segments; nothing is compiled to see it."""
+    asked, single, several = [], Replay.sample, Replay.sample_segments
+
+    def sample(replay, key, *given):
+        asked.append(given)
+        return single(replay, key, *given)
+
+    def sample_segments(replay, key, *given):
+        asked.append(given)
+        return several(replay, key, *given)
+
+    monkeypatch.setattr(Replay, "sample", sample)
+    monkeypatch.setattr(Replay, "sample_segments", sample_segments)
+    for unroll, expected in ((1, (16, 0.25, 0.5)), (4, (16, 4, 0.25, 0.5))):
+        asked.clear()
+        settings = dataclasses.replace(PLAIN, updates=1, unroll=unroll, recent_share=0.25, ending_share=0.5)
+        models = make_model_set(ensemble(), settings)
+        eqx.filter_eval_shape(update_model_set, models, buffer(table()), jax.random.key(0), settings)
+        assert set(asked) == {expected}

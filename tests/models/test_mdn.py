@@ -5,14 +5,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tables import drawn_by_numpy
 
-from e3rl.envs.base import rollout
 from e3rl.envs.mountain_car import FORCE, HIGH, LOW, MountainCar
+from e3rl.envs.playing.rollout import rollout
 from e3rl.models.base import Prediction
 from e3rl.models.ensemble import make_ensemble
-from e3rl.models.fit import FitSettings, make_model_set, update_model_set
+from e3rl.models.fit import Fit, make_model_set, update_model_set
+from e3rl.models.layers import CHANGE
 from e3rl.models.mdn import MdnDynamics, Mixture
-from e3rl.models.mlp import CHANGE
 from e3rl.replay import Replay
 
 WEIGHT = np.array([0.3, 0.7], np.float32)
@@ -26,7 +27,7 @@ def by_hand():
 
 
 def make():
-    return eqx.filter_jit(lambda key: MdnDynamics(2, 3, 2, 8, key=key))(jax.random.key(0))
+    return drawn_by_numpy(lambda key: MdnDynamics(2, 3, 2, 8, key=key))
 
 
 def test_density_worked_by_hand():
@@ -68,7 +69,7 @@ def test_a_failing_engine_needs_two_modes():
     train, held_out = (
         Replay.empty(6000, jnp.zeros(2), LOW, HIGH).append(play(jax.random.key(seed))) for seed in (0, 1)
     )
-    settings = FitSettings(6000, 128, 2e-3, 10.0, 0.0, 0.0)
+    settings = Fit(updates=6000, batch=128, learning_rate=2e-3, prior_weight=0.0)
     rows = held_out.take(jnp.arange(0, int(held_out.size), 5))
 
     def fitted(components):

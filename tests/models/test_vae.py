@@ -5,20 +5,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tables import drawn_by_numpy
 
-from e3rl.envs.base import rollout, uniform_policy
 from e3rl.envs.maze import MOVES, Maze
+from e3rl.envs.playing.rollout import rollout, uniform_policy
 from e3rl.models.conv import ConvDynamics
 from e3rl.models.ensemble import make_ensemble
-from e3rl.models.fit import FitSettings, make_model_set, update_model_set
+from e3rl.models.fit import Fit, make_model_set, update_model_set
 from e3rl.models.vae import VaeDynamics
 from e3rl.replay import Replay, Transitions
 
 
 def test_loss_worked_by_hand():
     """All weights zero but the encoder's last biases, so that q = N(μ, σ²) and the decoder predicts no change."""
-    shapes = eqx.filter_eval_shape(lambda key: VaeDynamics((2,), 3, 2, 8, key=key), jax.random.key(0))
-    model = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), shapes)
+    model = drawn_by_numpy(lambda key: VaeDynamics((2,), 3, 2, 8, key=key), deviation=0.0)
     mean, log_variance = np.array([0.5, -1.0]), np.array([np.log(4.0), 0.0])
     bias = jnp.array(np.concatenate([mean, log_variance]), jnp.float32)
     model = eqx.tree_at(lambda m: m.encoder.network.head_bias, model, bias)
@@ -32,12 +32,28 @@ def test_loss_worked_by_hand():
 
 
 def test_equal_noise_draws_equally_and_the_middle_is_the_most_likely():
-    model = eqx.filter_jit(lambda key: VaeDynamics((3,), 2, 2, 8, key=key))(jax.random.key(1))
-    predicted = eqx.filter_jit(model)(jnp.array([0.1, 0.5, 0.9]), jnp.array(1), jnp.array(0))
-    draw = eqx.filter_jit(model.draw)
-    np.testing.assert_allclose(draw(predicted, jnp.full(2, 0.5)), model.most_likely(predicted), atol=1e-6)
-    assert not np.allclose(draw(predicted, jnp.array([0.1, 0.9])), draw(predicted, jnp.array([0.9, 0.1])))
-    assert np.all(np.isfinite(draw(predicted, jnp.array([0.0, 1.0]))))
+    model = drawn_by_numpy(lambda key: VaeDynamics((3,), 2, 2, 8, key=key))
+
+    @jax.jit
+    def drawn(uniform):
+        predicted = model(jnp.array([0.1, 0.5, 0.9]), jnp.array(1), jnp.array(0))
+        return jax.vmap(lambda u: model.draw(predicted, u))(uniform), model.most_likely(predicted)
+
+    found, likeliest = drawn(jnp.array([[0.5, 0.5], [0.1, 0.9], [0.9, 0.1], [0.0, 1.0]]))
+    np.testing.assert_allclose(found[0], likeliest, atol=1e-6)
+    assert not np.allclose(found[1], found[2])
+    assert np.all(np.isfinite(found))
+
+
+def test_one_point_decodes_the_middle_alone():
+    model = drawn_by_numpy(lambda key: VaeDynamics((3,), 2, 2, 8, points=1, key=key))
+
+    @jax.jit
+    def both():
+        predicted = model(jnp.array([0.1, 0.5, 0.9]), jnp.array(1), jnp.array(0))
+        return predicted.obs, model.most_likely(predicted)
+
+    np.testing.assert_allclose(*both(), atol=1e-6)
 
 
 def possible_frames(frame):
@@ -67,7 +83,7 @@ def test_on_a_slippery_floor_draws_are_real_frames_where_one_prediction_blurs():
     )
     rows = held_out.take(jnp.arange(200))
     possible = np.stack([possible_frames(np.asarray(frame)) for frame in rows.obs])
-    settings = FitSettings(3000, 32, 2e-3, 10.0, 0.0, 0.0)
+    settings = Fit(updates=3000, batch=32, learning_rate=2e-3, prior_weight=0.0)
 
     def distances(make):
         """Squared distance of draws [row, draw] to each possible frame."""

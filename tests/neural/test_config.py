@@ -1,113 +1,87 @@
-"""Settings: the paper's tables, changes given as text, and every value that cannot work."""
+"""Neural-E³'s settings: which go together, and that every one reaches the code that reads it."""
 
-import dataclasses
-
-import jaxtyping
+import equinox as eqx
+import jax
 import pytest
 
-from e3rl.neural.config import CONFIGS, NeuralE3Config, named
+from e3rl.envs.lock import CombinationLock
+from e3rl.envs.spec import spec_of
+from e3rl.models.base import Problem
+from e3rl.models.bernoulli import Bernoulli
+from e3rl.neural.config import Explore, NeuralE3Config
+from e3rl.planners.exploit_dqn import OfflineDqn
+from e3rl.planners.graph_search import GraphSearch
 from e3rl.runs.settings import changed
 from e3rl.types import UserError
+from e3rl.values.double_dqn import DqnFit
+from e3rl.values.imagined import ValueFit
 
 
-@pytest.fixture
-def unchecked(monkeypatch):
-    """As users run it: the settings' own checks, without those of the tests' type checker before them."""
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+def test_how_long_to_explore():
+    assert Explore(ratio=3).total(4) == 12
+    assert Explore(ratio=3, episodes=7).total(4) == 7
+    assert Explore(episodes=7, per_epoch=3).epochs(4) == 3  # the last one whole
+    assert Explore(ratio=3, per_epoch=5).epochs(10) == 6
 
 
-@pytest.mark.parametrize(("horizon", "ratio"), [(5, 25), (10, 50), (15, 50), (20, 75)])
-def test_the_papers_table(horizon, ratio):
-    """App. C.1: exploration epochs, one episode each, E = 5, K = 100, 200 playouts, hidden 50, 100 updates."""
-    config = CONFIGS[f"paper-lock-h{horizon}"]
-    assert config.exploration_episodes(horizon) == ratio * horizon
-    assert config.episodes_per_epoch == 1
-    assert (config.ensemble_size, config.hidden, config.model_updates) == (5, 50, 100)
-    assert config.planner == "mcts"
-    search = config.mcts(horizon, 4)
-    assert (search.particles, search.playouts, search.horizon, search.actions) == (100, 200, horizon, 4)
-    assert config.exploit == "dqn"
+def test_the_prior_counts_once_for_every_bit_whose_likelihood_is_added_up():
+    assert Bernoulli().loss_terms(6) == 6
+    assert Bernoulli(mean_over_bits=True).loss_terms(6) == 1
 
 
-def test_settings_reach_the_kernels():
-    config = NeuralE3Config(explore_episodes=7, prior_weight=0.5, dqn_target_period=9, value_target_rate=0.3)
-    assert config.exploration_episodes(100) == 7
-    assert NeuralE3Config(explore_ratio=3).exploration_episodes(4) == 12
-    assert config.fit(6).prior_weight == 3.0  # per bit where the likelihood is a sum over bits
-    assert dataclasses.replace(config, mean_over_bits=True).fit(6).prior_weight == 0.5
-    assert config.dqn(5).q.target_rate == 0.0
-    assert config.dqn(5).q.target_period == 9
-    shares = dataclasses.replace(config, ending_share=0.2, dqn_ending_share=0.1)
-    assert (shares.fit(6).ending_share, shares.dqn(5).ending_share) == (0.2, 0.1)
-    clipped = dataclasses.replace(config, dqn_clipped=True)
-    assert (clipped.dqn(5).clipped, config.dqn(5).clipped) == (True, False)
-    assert config.explore_value().q.target_rate == config.exploit_value(5).q.target_rate == 0.3
-    assert config.mcts(3, 4, leaf="rollout").leaf == "rollout"
-    assert config.mcts(3, 4).leaf == config.leaf
+def test_how_values_move_follows_from_their_settings():
+    value = ValueFit(target_rate=0.3, huber=2.0, gradient_clip=3.0, learning_rate=0.1, updates=50)
+    step = value.step()
+    assert (step.target_rate, step.huber, step.gradient_clip, step.learning_rate, step.decay) == (
+        0.3,
+        2,
+        3,
+        0.1,
+        0,
+    )
+    assert ValueFit(updates=50, decay=True).step().decay == 50
+    dqn = DqnFit(target_period=9, updates=50, decay=True).step()
+    assert (dqn.target_rate, dqn.target_period, dqn.decay) == (0.0, 9, 50)
 
 
-def test_changes_as_text():
-    changes = {"hidden": "8", "prior_weight": "1", "value_heads": "False", "planner": "uniform"}
-    config = changed(named("e3rl"), changes)
-    assert config == NeuralE3Config(hidden=8, prior_weight=1.0, value_heads=False, planner="uniform")
-    assert isinstance(config.prior_weight, float)
-    assert changed(named("paper-lock-h5"), {}) == CONFIGS["paper-lock-h5"]
+@pytest.mark.parametrize(("clock", "heads", "count"), [(True, True, 4), (True, False, 1), (False, True, 1)])
+def test_a_value_has_a_head_for_every_step_only_where_there_is_a_clock(clock, heads, count):
+    problem = Problem(spec_of(CombinationLock(4, noise_bits=1)), clock)
+    state = eqx.filter_eval_shape(DqnFit(heads=heads, hidden=8).fresh, problem, jax.random.key(0))
+    assert state.online.head.shape == (count, 4, 8)
 
 
-@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
-    ("name", "changes", "message"),
+    ("changes", "message"),
     [
-        ("paper", {}, "unknown config 'paper'; known: auto, e3rl, .*paper-lock-h20"),
-        ("e3rl", {"hiden": "8"}, "unknown setting 'hiden'; did you mean 'hidden'?"),
-        ("e3rl", {"qqq": "8"}, "unknown setting 'qqq'$"),
-        ("e3rl", {"hidden": "8.5"}, "hidden must be a whole number, got '8.5'"),
-        ("e3rl", {"epsilon": "small"}, "epsilon must be a number, got 'small'"),
-        ("e3rl", {"value_heads": "1"}, "value_heads must be true or false, got '1'"),
-        ("e3rl", {"planner": "best"}, "planner must be one of value, graph, mcts, uniform, got 'best'"),
-        ("e3rl", {"conditioning": "x"}, "conditioning must be one of input, gate, got 'x'"),
-        ("e3rl", {"ucb": "nan"}, "ucb must be a finite number, got nan"),
-        ("e3rl", {"ucb": "inf"}, "ucb must be a finite number, got inf"),
+        ({"explore.ratio": 0}, "ratio and episodes of explore are both 0: there would be nothing to learn from"),
+        ({"exploit.snapshots": 4, "exploit.value.updates": 10}, "snapshots must divide the updates, 10, got 4"),
+        ({"exploit": "dqn", "exploit.snapshots": 7}, "snapshots must divide the updates, 15000, got 7"),
+        ({"model": "mlp", "utility": "mean"}, "utility 'mean' is between probabilities: use 'squared' with mlp"),
+        ({"model": "conv", "utility": "hellinger"}, "utility 'hellinger' is between probabilities: use .* with conv"),
+        ({"explore.epsilon": 0.1, "planner": "uniform"}, "that estimates v_explore: planner 'uniform' has none"),
+        ({"planner": "graph", "planner.playouts": 3}, "planner 'graph' has no setting 'playouts'; it has nodes, fron"),
+        ({"planner.nodes": 1, "planner": "graph"}, "nodes must be at least 2, got 1"),
+        ({"model.mean_over_bits": True, "model": "mlp"}, "model 'mlp' has no setting 'mean_over_bits'; it has hidden"),
+        ({"playouts": 3}, "unknown setting 'playouts'"),
+        ({"members": 3}, "unknown setting 'members'; did you mean 'fit.members'"),
+        ({"planner": "best"}, "unknown planner 'best'; known: value, graph, mcts, uniform"),
+        ({"exploit": "uniform"}, "unknown exploiter 'uniform'; known: value, dqn, graph, mcts"),
+        ({"planner.value.target_rate": 0.0}, "target_rate must be above 0, got 0.0"),
+        ({"fit.recent_share": 1.1}, "recent_share must be at most 1, got 1.1"),
     ],
-)
-def test_bad_text(name, changes, message):
-    with pytest.raises(UserError, match=message):
-        changed(named(name), changes)
+)  # fmt: skip
+def test_what_cannot_work_is_one_line(changes, message):
+    with pytest.raises(UserError, match=message) as raised:
+        changed(NeuralE3Config(), changes)
+    assert "\n" not in str(raised.value)
 
 
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"particles": 0}, "particles must be at least 1, got 0"),
-        ({"ensemble_size": 0}, "ensemble_size must be at least 1, got 0"),
-        ({"ensemble_size": -5}, "ensemble_size must be at least 1, got -5"),
-        ({"playouts": 0}, "playouts must be at least 1"),
-        ({"evaluation_episodes": 0}, "evaluation_episodes must be at least 1"),
-        ({"ucb": -1.0}, "ucb must not be negative, got -1"),
-        ({"exploit_rounds": -1}, "exploit_rounds must not be negative, got -1"),
-        ({"value_target_rate": 0.0}, "value_target_rate must be above 0, got 0"),
-        ({"value_target_rate": 1.5}, "value_target_rate must be at most 1, got 1.5"),
-        ({"model_learning_rate": 0.0}, "model_learning_rate must be above 0"),
-        ({"gradient_clip": 0.0}, "gradient_clip must be above 0"),
-        ({"recent_share": 1.1}, "recent_share must be at most 1"),
-        ({"hidden": 8.5}, "hidden must be a whole number, got 8.5"),
-        ({"hidden": "8"}, "hidden must be a whole number, got '8'"),
-        ({"hidden": True}, "hidden must be a whole number, got True"),
-        ({"epsilon": None}, "epsilon must be a number, got None"),
-        ({"dqn_heads": 1}, "dqn_heads must be true or false, got 1"),
-        ({"planner": 3}, "planner must be a word, got 3"),
-        ({"explore_ratio": 0}, "explore_ratio and explore_episodes are both 0"),
-        ({"snapshots": 4, "exploit_updates": 10}, "snapshots must divide exploit_updates, 10, got 4"),
-    ],
-)
-def test_bad_values(values, message):
-    with pytest.raises(UserError, match=message):
-        NeuralE3Config(**values)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_a_whole_number_is_a_number():
-    config = NeuralE3Config(epsilon=1)
-    assert config.epsilon == 1
-    assert changed(config, {"epsilon": "0.5"}).epsilon == 0.5
+def test_what_can():
+    config = changed(NeuralE3Config(), {"utility": "mean", "model": "factored", "explore.epsilon": "0.1"})
+    assert config.utility.of_probabilities
+    settings = {"planner": "graph", "exploit": "graph", "exploit.snap": "true", "planner.nodes": "1e3"}
+    searched = changed(config, settings)
+    assert (searched.planner, searched.exploit) == (GraphSearch(nodes=1_000), GraphSearch(snap=True))
+    fine = changed(config, {"exploit": "dqn", "exploit.value.updates": 10, "exploit.snapshots": 5})
+    assert fine.exploit == OfflineDqn(value=DqnFit(updates=10), snapshots=5)

@@ -6,20 +6,22 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from e3rl.envs.adapter import make
-from e3rl.envs.vector import HostEnvironments
+from e3rl.envs.opening import open_environment
+from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.neural.agent import NeuralE3
 from e3rl.neural.auto import suited_config
-from e3rl.neural.config import NeuralE3Config
 from e3rl.runs.folder import read_metrics
+from e3rl.runs.settings import changed, settings_of
 
 LIMIT = 6
 SMALL = {
-    "explore_ratio": 0, "explore_episodes": 4, "episodes_per_epoch": 2, "clock": False, "ensemble_size": 2, "hidden": 8,
-    "model_updates": 2, "model_batch": 4, "prior_weight": 0.0, "nodes": 20, "playouts": 4,
-    "particles": 4, "value_updates": 2, "value_batch": 4, "value_heads": False, "dqn_heads": False,
-    "exploit_updates": 4, "dqn_batch": 4, "evaluation_episodes": 3, "leaf": "zero",
+    "explore.episodes": 4, "explore.per_epoch": 2, "fit.members": 2, "fit.updates": 2, "fit.batch": 4, "fit.unroll": 1,
+    "model.hidden": 8, "planner.nodes": 20, "planner.playouts": 4, "planner.particles": 4, "planner.leaf": "zero",
+    "planner.value.updates": 2, "planner.value.batch": 4, "planner.value.hidden": 8, "exploit.nodes": 20,
+    "exploit.snapshots": 1, "exploit.value.updates": 4, "exploit.value.batch": 4, "exploit.value.hidden": 8,
+    "exploit.value.heads": False, "evaluation_episodes": 3,
 }  # fmt: skip
+OPTIONS = {"max_episode_steps": LIMIT}
 
 
 class Toy(gymnasium.Env):
@@ -63,23 +65,25 @@ def toys():
 
 def small(env):
     """What suits the environment, with everything small."""
-    made = make(env, max_episode_steps=LIMIT)
-    suited = suited_config(made)
-    made.close()
-    exploit = "dqn" if suited.planner == "mcts" else suited.exploit  # the quickest to compile
-    return NeuralE3Config(
-        **SMALL, family=suited.family, planner=suited.planner, exploit=exploit, distance=suited.distance
-    )
+    opened = open_environment(env, OPTIONS)
+    suited = suited_config(opened)
+    opened.close()
+    if "planner.playouts" in settings_of(suited):
+        suited = changed(suited, {"exploit": "dqn"})  # the quickest to compile
+    there = set(settings_of(suited))
+    return changed(suited, {path: value for path, value in SMALL.items() if path in there})
 
 
-QUICK = ["CartPole-v1", "ToyImage-v0", "ToyDict-v0"]
+QUICK = ["ToyDict-v0"]
 MORE = [
+    "CartPole-v1",
     "FrozenLake-v1",
     "MountainCar-v0",
     "Acrobot-v1",
     "CliffWalking-v1",
     "Taxi-v4",
     "Blackjack-v1",
+    "ToyImage-v0",
     "ToyMultiDiscrete-v0",
     "ToyBoard-v0",
 ]
@@ -87,9 +91,8 @@ MORE = [
 
 @pytest.mark.parametrize("env", [*QUICK, *(pytest.param(env, marks=pytest.mark.slow) for env in MORE)])
 def test_learn_predict_evaluate_save_load(env, tmp_path):
-    options = {"max_episode_steps": LIMIT}
-    agent = NeuralE3(env, small(env), seed=3, env_options=options)
-    assert isinstance(agent.env, HostEnvironments)
+    agent = NeuralE3(env, small(env), seed=3, env_options=OPTIONS)
+    assert isinstance(agent.program.env, PythonCopies)
     summary = agent.learn(tmp_path / "run")
     rows = read_metrics(tmp_path / "run")
     assert [row["phase"] for row in rows] == ["explore"] * 4 + ["exploit"] * 3
@@ -97,11 +100,11 @@ def test_learn_predict_evaluate_save_load(env, tmp_path):
     returns = [float(row["return"]) for row in rows[4:]]
     assert summary["exploit_return_mean"] == pytest.approx(np.mean(returns))
 
-    world = gymnasium.make(env, **options)
+    world = gymnasium.make(env, **OPTIONS)
     obs, _ = world.reset(seed=0)
     agent.start_episode()
     first = agent.predict(obs)
-    assert 0 <= first < agent.env.num_actions
+    assert 0 <= first < agent.program.spec.actions
     judged = agent.evaluate(3)
     assert judged.shape == (3,)
     np.testing.assert_array_equal(agent.evaluate(3), judged)
@@ -115,6 +118,22 @@ def test_learn_predict_evaluate_save_load(env, tmp_path):
         loaded.start_episode()
         assert loaded.predict(obs) == first
         np.testing.assert_array_equal(loaded.evaluate(3), judged)
-        loaded.env.close()
+        loaded.close()
     world.close()
-    agent.env.close()
+    agent.close()
+
+
+@pytest.mark.slow
+def test_copies_in_processes_of_their_own_make_the_same_run(tmp_path):
+    for asynchronous in (True, False):
+        agent = NeuralE3("CartPole-v1", small("CartPole-v1"), env_options=OPTIONS, asynchronous=asynchronous)
+        agent.learn(tmp_path / str(asynchronous))
+        agent.close()
+    one, other = (
+        [{**row, "seconds": None} for row in read_metrics(tmp_path / name)] for name in ("True", "False")
+    )
+    assert one == other
+    policies = [
+        (tmp_path / name / "checkpoint" / "policy.safetensors").read_bytes() for name in ("True", "False")
+    ]
+    assert policies[0] == policies[1]

@@ -1,5 +1,6 @@
 """Tree search over an ensemble against a plain-Python search, brute force, and a tree written out."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -10,60 +11,52 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import Array, Float
+from tables import (
+    ACTIONS,
+    BITS,
+    HORIZON,
+    MEMBERS,
+    PROBLEM,
+    STATES,
+    CertainTables,
+    TableDynamics,
+    bits_of,
+    everywhere,
+    numpy_network,
+    one_of,
+    plain_utility,
+    tables,
+)
 
-from e3rl.models.base import AbstractDynamics, Prediction
-from e3rl.values.network import QNetwork
+from e3rl.models.fit import ModelSet
 from e3rl.planners import mcts
-from e3rl.planners.mcts import MctsSettings
+from e3rl.planners.base import Policy
+from e3rl.planners.mcts import TreeSearch
+from e3rl.planners.utility import Hellinger, Marginal, Mean, Squared
+from e3rl.replay import Scale
+from e3rl.values.update import QStep, make_q_state
 
-BITS, ACTIONS, HORIZON, MEMBERS = 2, 2, 3, 2
-STATES = 2**BITS
 SCALE = 0.5
 GOLDEN = Path(__file__).parents[1] / "golden" / "mcts_tree.json"
-SETTINGS = MctsSettings(
-    playouts=40, particles=4, exploration=1.0, leaf="zero", choice="mean", common_noise=True,
-    from_samples=True, distance="marginal", reward_scale=SCALE, horizon=HORIZON, actions=ACTIONS,
-    binary=True,
-)  # fmt: skip
-OWN_DICE = SETTINGS._replace(common_noise=False, choice="best")
-BELIEFS = OWN_DICE._replace(from_samples=False, choice="visits")
+SETTINGS = TreeSearch(playouts=40, particles=4, leaf="zero", choice="mean")
+OWN_DICE = dataclasses.replace(SETTINGS, common_noise=False, choice="best")
+BELIEFS = dataclasses.replace(OWN_DICE, from_samples=False, choice="visits")
 
-
-class TableDynamics(AbstractDynamics):
-    """Predictions looked up by (time, state, action); a state is its bits read as a number, lowest first."""
-
-    obs: Float[Array, "H S A D"]
-    reward: Float[Array, "H S A"]
-    termination: Float[Array, "H S A"]
-    noise_shape: tuple[int, ...] = eqx.field(static=True, default=(BITS,))
-
-    def __call__(self, obs, action, time):
-        state = jnp.sum(obs.astype(jnp.int32) * 2 ** jnp.arange(BITS, dtype=jnp.int32))
-        at = (time, state, action)
-        return Prediction(self.obs[at], self.reward[at], self.termination[at])
-
-    def draw(self, prediction, uniform):
-        return (uniform < prediction.obs).astype(jnp.float32)
-
-    def loss(self, obs, row, key):
-        raise NotImplementedError
-
-    def prior_deviation(self):
-        raise NotImplementedError
-
-
-def tables(obs, reward, termination):
-    return TableDynamics(*(jnp.array(leaf, jnp.float32) for leaf in (obs, reward, termination)))
-
-
-def bits_of(state):
-    return [(state >> i) & 1 for i in range(BITS)]
+UTILITIES = {
+    "explore": (Marginal(reward_scale=SCALE), False),
+    "exploit": (Marginal(caution=0.0), True),
+    "mean": (Mean(reward_scale=SCALE), False),
+    "hellinger": (Hellinger(reward_scale=SCALE, caution=0.3), True),
+    "squared": (Squared(reward_scale=SCALE), False),
+    "cautious": (Squared(reward_scale=SCALE, caution=0.3), True),
+}
+"""Utilities, and whether they are used to exploit."""
+FAST = [utility.exploit if exploits else utility.explore for utility, exploits in UTILITIES.values()]
 
 
 @eqx.filter_jit
-def search(ensemble, value, obs, time, key, mode, settings):
-    """`mcts.plan` and the tree that it searched."""
+def search(ensemble, value, obs, time, key, which, settings):
+    """`mcts.search` and the tree that it grew."""
     trees = []
     original = mcts.mctx.search
 
@@ -72,8 +65,8 @@ def search(ensemble, value, obs, time, key, mode, settings):
         return trees[0]
 
     with mock.patch.object(mcts.mctx, "search", recorded):
-        plan = mcts.plan(ensemble, value, obs, time, key, mode, settings)
-    return plan, trees[0]
+        found = mcts.search(ensemble, value, obs, time, key, one_of(which, FAST), settings, HORIZON, ACTIONS)
+    return found, trees[0]
 
 
 @jax.jit
@@ -85,17 +78,21 @@ def best_sequence(tree):
     return np.asarray(batched_best_sequence(jax.tree.map(lambda leaf: leaf[None], tree)))
 
 
-def run(ensemble, settings=SETTINGS, mode="explore", value=None, state=0, time=0, seed=0):
+def run(ensemble, settings=SETTINGS, utility="explore", value=None, state=0, time=0, seed=0):
     plan, tree = search(
         ensemble,
         value,
         jnp.array(bits_of(state), jnp.int8),
         jnp.array(time),
         jax.random.key(seed),
-        mode,
+        jnp.array(list(UTILITIES).index(utility), jnp.int32),
         settings,
     )
     return plan, jax.tree.map(lambda leaf: np.asarray(leaf)[0], tree)
+
+
+def with_leaf(leaf):
+    return dataclasses.replace(SETTINGS, leaf=leaf)
 
 
 @pytest.fixture(scope="module")
@@ -108,17 +105,15 @@ def certain():
 
 @pytest.fixture(scope="module")
 def network():
-    rng = np.random.default_rng(1)
-    shapes = eqx.filter_eval_shape(QNetwork, (BITS,), ACTIONS, HORIZON, 4, True, key=jax.random.key(0))
-    return jax.tree.map(lambda leaf: jnp.array(rng.normal(0.0, 0.7, leaf.shape), jnp.float32), shapes)
+    return numpy_network(4, deviation=0.7, seed=1)
 
 
 class SlowSearch:
     """UCT with dictionaries and loops. Untried actions come in any order; that order is read off the fast tree."""
 
-    def __init__(self, ensemble, fast, state, time, mode, leaf_value):
+    def __init__(self, ensemble, fast, state, time, utility, leaf_value):
         self.tables = [np.asarray(leaf, float) for leaf in jax.tree.leaves(ensemble)]
-        self.mode, self.leaf_value, self.fast = mode, leaf_value, fast
+        self.utility, self.leaf_value, self.fast = UTILITIES[utility], leaf_value, fast
         self.nodes = {0: {"states": [state] * MEMBERS, "time": time, "children": {}, "returns": [0.0]}}
         for playout in range(SETTINGS.playouts):
             self.play(playout + 1)
@@ -129,12 +124,7 @@ class SlowSearch:
         t = min(node["time"], HORIZON - 1)  # steps past the end happen in mctx's tree but count for nothing
         at = [(e, t, node["states"][e], action) for e in range(MEMBERS)]
         after = [sum(int(bit) << i for i, bit in enumerate(obs[index])) for index in at]
-        if self.mode == "explore":
-            gained = max(
-                2 * np.abs(obs[i] - obs[j]).sum() + SCALE * abs(reward[i] - reward[j]) for i in at for j in at
-            )
-        else:
-            gained = np.mean([reward[i] for i in at])
+        gained = plain_utility(*self.utility, [obs[i] for i in at], [reward[i] for i in at])
         onwards = 1 - np.mean([end[i] for i in at]) if node["time"] + 1 < HORIZON else 0.0
         return after, gained, onwards
 
@@ -173,7 +163,7 @@ class SlowSearch:
         visits = 1 + sum(edge["visits"] for edge in node["children"].values())
         scores = [
             self.q(node["children"][a])
-            + SETTINGS.exploration * math.sqrt(math.log(visits) / node["children"][a]["visits"])
+            + SETTINGS.ucb * math.sqrt(math.log(visits) / node["children"][a]["visits"])
             for a in range(ACTIONS)
         ]
         first, second = sorted(scores, reverse=True)[:2]
@@ -193,14 +183,14 @@ def particle_value(network):
 
 
 @pytest.mark.parametrize(
-    ("mode", "leaf", "time"),
-    [("explore", "zero", 0), ("exploit", "zero", 0), ("exploit", "value", 0), ("explore", "value", 1)],
+    ("utility", "leaf", "time"),
+    [*((utility, "zero", 0) for utility in UTILITIES), ("exploit", "value", 0), ("explore", "value", 1)],
 )
-def test_the_whole_search_is_that_of_plain_python(certain, network, mode, leaf, time):
-    settings = SETTINGS._replace(leaf=leaf)
-    plan, tree = run(certain, settings, mode, network, state=1, time=time)
+def test_the_whole_search_is_that_of_plain_python(certain, network, utility, leaf, time):
+    settings = with_leaf(leaf)
+    plan, tree = run(certain, settings, utility, network, state=1, time=time)
     leaf_value = particle_value(network) if leaf == "value" else lambda node: 0.0
-    slow = SlowSearch(certain, tree, 1, time, mode, leaf_value)
+    slow = SlowSearch(certain, tree, 1, time, utility, leaf_value)
     for index, node in slow.nodes.items():
         assert tree.node_values[index] == pytest.approx(np.mean(node["returns"]), abs=1e-4)
         for action in range(ACTIONS):
@@ -220,8 +210,16 @@ def test_the_whole_search_is_that_of_plain_python(certain, network, mode, leaf, 
     assert float(plan.value) == pytest.approx(max(values), abs=1e-4)
 
 
+@pytest.mark.parametrize(("kind", "stored"), [(TableDynamics, jnp.int8), (CertainTables, jnp.float32)])
+def test_particles_take_a_byte_an_entry_only_where_they_are_bits(certain, kind, stored):
+    members, number = kind(certain.obs, certain.reward, certain.termination), jnp.array(0)
+    given = (members, None, jnp.zeros(BITS), number, jax.random.key(0), number, SETTINGS)
+    _, tree = eqx.filter_eval_shape(search, *given)
+    assert tree.embeddings.particles.dtype == stored
+
+
 def test_visits_add_up(certain, network):
-    _, tree = run(certain, SETTINGS._replace(leaf="value"), "exploit", network)
+    _, tree = run(certain, with_leaf("value"), "exploit", network)
     assert tree.children_visits[0].sum() == SETTINGS.playouts
     for node in range(SETTINGS.playouts + 1):
         children = tree.children_visits[node]
@@ -244,9 +242,9 @@ def paths_to(tree):
     return found
 
 
-@pytest.mark.parametrize("mode", ["explore", "exploit"])
-def test_best_sequence_is_the_best_of_all_paths(certain, network, mode):
-    _, tree = run(certain, SETTINGS._replace(leaf="value"), mode, network, state=2)
+@pytest.mark.parametrize("utility", ["explore", "exploit"])
+def test_best_sequence_is_the_best_of_all_paths(certain, network, utility):
+    _, tree = run(certain, with_leaf("value"), utility, network, state=2)
     best = np.full(ACTIONS, -np.inf)
     for end, actions in paths_to(tree).items():
         node, total, weight = 0, 0.0, 1.0
@@ -279,7 +277,7 @@ def narrow(sequence):
 
 
 @pytest.mark.parametrize(
-    ("mode", "leaf"),
+    ("utility", "leaf"),
     [
         ("explore", "zero"),
         ("exploit", "zero"),
@@ -288,11 +286,11 @@ def narrow(sequence):
         ("exploit", "value"),
     ],
 )
-def test_plan_finds_the_one_sequence_that_pays(network, leaf, mode):
+def test_plan_finds_the_one_sequence_that_pays(network, leaf, utility):
     """Three ways to choose read one tree; with a value for a leaf, one that knows nothing."""
     blank = jax.tree.map(jnp.zeros_like, network)
     for sequence in [(0, 1, 1), (1, 0, 1)]:
-        plan, tree = run(narrow(sequence), SETTINGS._replace(leaf=leaf), mode, blank, state=1)
+        plan, tree = run(narrow(sequence), with_leaf(leaf), utility, blank, state=1)
         assert int(plan.action) == sequence[0]
         assert np.argmax(tree.children_visits[0]) == sequence[0]
         assert np.argmax(best_sequence(tree)) == sequence[0]
@@ -335,7 +333,7 @@ def test_nothing_is_earned_past_the_horizon(network, leaf, time):
     """A reward of 1 at every step: no tree, however deep, finds more than the steps that are left."""
     shape = (MEMBERS, HORIZON, STATES, ACTIONS)
     paid = tables(np.full((*shape, BITS), 0.5), np.ones(shape), np.zeros(shape))
-    plan, tree = run(paid, SETTINGS._replace(leaf=leaf), "exploit", network, time=time)
+    plan, tree = run(paid, with_leaf(leaf), "exploit", network, time=time)
     left = HORIZON - time
     assert best_sequence(tree).max() == pytest.approx(left, rel=1e-6)
     if leaf == "rollout":  # every playout runs to the end, so every one earns the same
@@ -349,13 +347,60 @@ def test_endings_weigh_what_follows_them(network):
     """With chance ½ to end at each step a reward of 1 a step is worth 1 + ½ + ¼."""
     shape = (MEMBERS, HORIZON, STATES, ACTIONS)
     paid = tables(np.full((*shape, BITS), 0.5), np.ones(shape), np.full(shape, 0.5))
-    plan, _ = run(paid, SETTINGS._replace(leaf="rollout"), "exploit", network)
+    plan, _ = run(paid, with_leaf("rollout"), "exploit", network)
     assert float(plan.value) == pytest.approx(1.75, rel=1e-5)
+
+
+def policy_of(members, value=None):
+    return Policy(ModelSet(members, members, ()), value, Scale(jnp.full(BITS, -1.0), jnp.full(BITS, 1.0)))
+
+
+STEP = QStep(learning_rate=1e-3, gradient_clip=10.0)
+
+
+@pytest.mark.parametrize(("kind", "particles"), [(TableDynamics, 4), (CertainTables, 1)])
+@pytest.mark.parametrize("leaf", ["zero", "value"])
+def test_the_planner_searches_scaled_observations_with_the_value_it_was_given(
+    monkeypatch, certain, network, kind, particles, leaf
+):
+    """Of deterministic members one particle is as good as many."""
+    asked = {}
+
+    def recorded(members, value, obs, time, key, utility, settings, horizon, actions):
+        asked.update(members=members, value=value, obs=obs, utility=utility, settings=settings)
+        assert (int(time), horizon, actions) == (2, HORIZON, ACTIONS)
+        return mcts.Found(jnp.array(1, jnp.int32), jnp.array(0.25))
+
+    monkeypatch.setattr(mcts, "search", recorded)
+    members = kind(certain.obs, certain.reward, certain.termination)
+    value = make_q_state(network, STEP) if leaf == "value" else None
+    planner, utility = with_leaf(leaf), Mean().explore
+    plan = planner.plan(
+        policy_of(members, value),
+        jnp.array([1, -1], jnp.int8),
+        jnp.array(2),
+        jax.random.key(0),
+        utility,
+        PROBLEM,
+    )
+    assert asked["members"] is members
+    assert asked["obs"].tolist() == [1.0, 0.0]
+    assert asked["value"] is (network if leaf == "value" else None)
+    assert asked["utility"] is utility
+    assert asked["settings"] == dataclasses.replace(planner, particles=particles)
+    assert (plan.actions.tolist(), int(plan.length), float(plan.value)) == ([1], 1, 0.25)
+
+
+def test_without_a_value_at_the_leaves_none_is_made_or_fitted(certain):
+    planner, key = with_leaf("rollout"), jax.random.key(0)
+    assert planner.fresh(PROBLEM, key) is None
+    models = policy_of(certain).models
+    assert planner.prepare(None, models, everywhere(), Mean().explore, PROBLEM, key) is None
 
 
 def test_golden_tree(certain, network):
     """A small tree as it was when it was checked against the plain-Python search."""
-    _, tree = run(certain, mode="exploit", value=network, state=1)
+    _, tree = run(certain, utility="exploit", value=network, state=1)
     golden = json.loads(GOLDEN.read_text())
     assert tree.parents.tolist() == golden["parents"]
     assert tree.action_from_parent.tolist() == golden["actions"]

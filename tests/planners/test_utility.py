@@ -1,4 +1,4 @@
-"""Disagreement of product distributions against double loops and against the joint distributions written out."""
+"""Disagreement of predictions against double loops and against the joint distributions written out."""
 
 import itertools
 import math
@@ -9,13 +9,26 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import plain_disagreement, plain_utility
 
 from e3rl.models.base import Prediction
-from e3rl.planners.utility import max_disagreement, mean_reward, total_variation
+from e3rl.planners import UTILITIES
+from e3rl.planners.utility import (
+    Hellinger,
+    Marginal,
+    Mean,
+    Squared,
+    mean_reward,
+    total_variation,
+)
 
 MEMBERS, BITS = 3, 4
-DISTANCES = ["marginal", "mean", "hellinger"]
-fast = jax.jit(max_disagreement, static_argnums=(1, 2))
+CAUTION = 0.3
+EVERY = [
+    kind(reward_scale=scale, caution=caution)
+    for kind in (Marginal, Mean, Hellinger, Squared)
+    for scale, caution in ((0.0, 0.0), (0.4, CAUTION))
+]
 
 chance = st.floats(0.0, 1.0, width=32)
 predictions = st.tuples(
@@ -29,39 +42,41 @@ def prediction(obs, reward):
     return Prediction(obs, reward, jnp.zeros_like(reward))
 
 
-def bit_by_bit(p, q, r, s, distance, scale):
-    """δ of two members in plain Python."""
-    gap = abs(r - s) * scale
-    total = sum(abs(a - b) for a, b in zip(p, q, strict=True))
-    if distance == "marginal":
-        # TV without the ½ of (p, 1−p) and (q, 1−q), added up.
-        return sum(abs(a - b) + abs((1 - a) - (1 - b)) for a, b in zip(p, q, strict=True)) + gap
-    if distance == "mean":
-        return (total + gap) / (len(p) + 1)
-    affinity = math.exp(-(gap**2))
-    for a, b in zip(p, q, strict=True):
-        affinity *= math.sqrt(a * b) + math.sqrt((1 - a) * (1 - b))
-    return 1 - affinity
+@jax.jit
+def fast(predicted):
+    """(disagreement, explore, exploit) of every utility."""
+    return [(u.disagreement(predicted), u.explore(predicted), u.exploit(predicted)) for u in EVERY]
 
 
-@pytest.mark.parametrize("distance", DISTANCES)
-@settings(deadline=None, max_examples=50)
-@given(predictions, st.sampled_from([0.0, 0.4]))
-def test_max_disagreement_is_the_largest_over_all_pairs(distance, drawn, scale):
+@settings(deadline=None, max_examples=100)
+@given(predictions)
+def test_every_utility_is_the_largest_disagreement_over_all_pairs(drawn):
     obs, reward = drawn
-    slow = max(
-        bit_by_bit(obs[i], obs[j], reward[i], reward[j], distance, scale)
-        for i in range(MEMBERS)
-        for j in range(MEMBERS)
-    )
-    assert float(fast(prediction(obs, reward), distance, scale)) == pytest.approx(slow, abs=2e-5)
+    for utility, (apart, explore, exploit) in zip(EVERY, fast(prediction(obs, reward)), strict=True):
+        assert float(apart) == pytest.approx(plain_disagreement(utility, obs, reward), abs=5e-5)
+        assert float(explore) == float(apart)
+        assert float(exploit) == pytest.approx(plain_utility(utility, True, obs, reward), abs=5e-5)
 
 
-@pytest.mark.parametrize("distance", DISTANCES)
-def test_members_that_agree_do_not_disagree(distance):
-    obs = jnp.broadcast_to(jax.random.uniform(jax.random.key(0), (BITS,)), (MEMBERS, BITS))
-    value = float(fast(prediction(obs, [1.5] * MEMBERS), distance, 0.4))
-    assert value == pytest.approx(0.0, abs=1e-6)
+def test_members_that_agree_do_not_disagree():
+    obs = np.tile(np.random.default_rng(0).random(BITS), (MEMBERS, 1))
+    for apart, _, exploit in fast(prediction(obs, [1.5] * MEMBERS)):
+        assert float(apart) == pytest.approx(0.0, abs=1e-6)
+        assert float(exploit) == pytest.approx(1.5, abs=1e-6)
+
+
+def test_images_are_compared_entry_by_entry():
+    obs = jnp.array([[[0.0], [0.0]], [[1.0], [2.0]], [[0.5], [0.0]]])
+    predicted = Prediction(obs, jnp.array([1.0, 0.0, 4.0]), jnp.zeros(3))
+    assert float(Squared(reward_scale=0.0).disagreement(predicted)) == pytest.approx(5.0)  # members 0 and 1
+    assert float(Squared(reward_scale=1.0).disagreement(predicted)) == pytest.approx(4.25 + 16.0)  # 1 and 2
+
+
+def test_only_distances_of_distributions_need_chances():
+    needs = {
+        name: kind.of_probabilities for name, kind in UTILITIES.items() if kind.__module__.startswith("e3rl.")
+    }
+    assert needs == {"marginal": False, "mean": True, "hellinger": True, "squared": False}
 
 
 def test_total_variation_has_no_half():
@@ -76,7 +91,7 @@ def test_total_variation_has_no_half():
 def test_total_variation_is_the_supremum_over_functions_bounded_by_one():
     p, q = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.4, 0.1, 0.25, 0.25])
     best = max(np.dot(f, p - q) for f in itertools.product([-1.0, 1.0], repeat=4))
-    assert float(total_variation(jnp.array(p), jnp.array(q))) == pytest.approx(best)
+    assert float(total_variation(p, q)) == pytest.approx(best)
 
 
 def joint(p):
@@ -87,20 +102,16 @@ def joint(p):
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.lists(chance, min_size=BITS, max_size=BITS), min_size=2, max_size=2))
-def test_hellinger_is_that_of_the_joint_distributions_and_bounds_their_tv(pair):
+def test_distances_are_those_of_the_joint_distributions_or_bound_them(pair):
+    """Hellinger is that of the products and bounds their TV from both sides; the sum of the factors' TVs bounds it from
+    above."""
+    found = fast(prediction([*pair, pair[1]], [0.0] * MEMBERS))
+    marginal, hellinger = float(found[0][0]), float(found[4][0])
     p, q = joint(pair[0]), joint(pair[1])
-    squared = float(fast(prediction(pair, [0.0, 0.0]), "hellinger", 0.4))
-    assert squared == pytest.approx(0.5 * np.sum((np.sqrt(p) - np.sqrt(q)) ** 2), abs=1e-5)
-    tv = float(total_variation(jnp.array(p), jnp.array(q)))
-    assert tv**2 / 8 - 1e-5 <= squared <= tv / 2 + 1e-5
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.lists(chance, min_size=BITS, max_size=BITS), min_size=2, max_size=2))
-def test_marginal_bounds_the_joint_tv_from_above(pair):
-    """The TV of products is at most the sum of the factors' TVs."""
-    tv = np.sum(np.abs(joint(pair[0]) - joint(pair[1])))
-    assert tv <= float(fast(prediction(pair, [0.0, 0.0]), "marginal", 0.4)) + 1e-5
+    assert hellinger == pytest.approx(0.5 * np.sum((np.sqrt(p) - np.sqrt(q)) ** 2), abs=1e-5)
+    tv = total_variation(p, q)
+    assert tv**2 / 8 - 1e-5 <= hellinger <= tv / 2 + 1e-5
+    assert tv <= marginal + 1e-5
 
 
 def test_exploiting_averages_the_predicted_reward():

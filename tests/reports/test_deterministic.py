@@ -9,20 +9,24 @@ from matplotlib import image
 
 from e3rl import cli
 from e3rl.experiments.deterministic import COLUMNS
+from e3rl.neural.config import NeuralE3Config
 from e3rl.reports import deterministic
 from e3rl.reports.deterministic import draw, found, table
+from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
 
 
-def save(folder, name, verdicts, explored=(), episodes_per_epoch=2):
+def save(folder, name, verdicts, explored=(), episodes_per_epoch=2, file=None):
     """Verdicts of (seed, budget, return, share that reached the goal, optimum or None); explored returns by seed."""
     judged = [
         {"seed": seed, "budget": budget, "return_mean": mean, "reached": reached}
         | ({} if optimum is None else {"optimal_return_mean": optimum})
         for seed, budget, mean, reached, optimum in verdicts
     ]
-    config = {"episodes_per_epoch": episodes_per_epoch}
-    path = folder / f"{name.replace('/', '-')}.json"
+    config = as_dict(changed(NeuralE3Config(), {"explore.per_epoch": episodes_per_epoch}))
+    if name.startswith("maze"):  # as versions wrote it that had one flat table
+        config = {"episodes_per_epoch": episodes_per_epoch}
+    path = folder / f"{file or name.replace('/', '-')}.json"
     path.write_text(json.dumps({"experiment": name, "config": config, "exploit": judged}))
     with path.with_suffix(".csv").open("w", newline="") as file:
         rows = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -64,7 +68,8 @@ def test_mazes_stand_in_the_order_of_their_sizes_and_other_files_are_left_alone(
     for name in reversed(names):
         save(tmp_path, name, MAZE)
     (tmp_path / "other.json").write_text('{"experiment": "lock/h5"}')
-    assert [about["experiment"] for about in found(tmp_path)] == names
+    (tmp_path / "begun.json").write_text('{"experiment": "maze/5-new"}')
+    assert [result.experiment for result in found(tmp_path)] == names
 
 
 def test_the_figure_has_a_panel_per_task_with_epochs_and_budgets(tmp_path, monkeypatch):
@@ -88,15 +93,15 @@ def test_the_figure_has_a_panel_per_task_with_epochs_and_budgets(tmp_path, monke
     np.testing.assert_allclose(ends, [[-150.0, -110.0], [-105.0, -105.0]])
 
 
-@pytest.mark.parametrize("name", ["acrobot/e3rl", "maze/5-ue2"])
-def test_report_prints_the_table_and_draws_the_picture(name, tmp_path, capsys):
-    save(tmp_path, name, MAZE, EXPLORED)
+@pytest.mark.parametrize(("name", "file"), [("acrobot/e3rl", None), ("maze/5-ue2", "monday")])
+def test_report_prints_the_table_and_draws_the_picture(name, file, tmp_path, capsys):
+    save(tmp_path, name, MAZE, EXPLORED, file=file)
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report == {"table": table(tmp_path), "figure": str(tmp_path / "returns.png")}
-    assert image.imread(report["figure"]).size > 0
+    assert report == {"table": table(tmp_path), "figures": [str(tmp_path / "returns.png")]}
+    assert image.imread(report["figures"][0]).size > 0
     assert cli.main(["report", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"{report['table']}\npicture: {report['figure']}\n"
+    assert capsys.readouterr().out == f"{report['table']}\npicture: {report['figures'][0]}\n"
 
 
 @pytest.mark.parametrize(
@@ -104,6 +109,14 @@ def test_report_prints_the_table_and_draws_the_picture(name, tmp_path, capsys):
     [
         (lambda about, rows: about.write_text(about.read_text()[:40]), r"acrobot-e3rl\.json is damaged"),
         (lambda about, rows: about.unlink(), "holds no results of mazes or control tasks"),
+        (
+            lambda about, rows: about.write_text(about.read_text().replace("per_epoch", "per_eon")),
+            r"acrobot-e3rl\.json is damaged: config: 'per_eon' is no setting",
+        ),
+        (
+            lambda about, rows: about.write_text('{"experiment": "acrobot/e3rl", "exploit": []}'),
+            r"acrobot-e3rl\.json is damaged: config: 'config'",
+        ),
         (lambda about, rows: rows.rename(rows.with_stem("maze-5")), r"acrobot-e3rl\.csv is missing"),
         (lambda about, rows: rows.write_text("seed,return\n0,1.0\n"), r"acrobot-e3rl\.csv is damaged"),
         (lambda about, rows: rows.write_text("phase,seed,return\n"), r"acrobot-e3rl\.csv is damaged"),

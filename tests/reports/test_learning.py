@@ -1,16 +1,20 @@
 """Pictures of runs: drawn for every kind of run, and the numbers in them against plain counting."""
 
 import json
+import math
+import shutil
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib import image
 
+from e3rl import cli
+from e3rl.replay import Replay
+from e3rl.reports import learning
+from e3rl.reports.learning import _running_mean, draw_runs, lock_visits
 from e3rl.runs.folder import COLUMNS, RunFolder, checkpoint_together
 from e3rl.runs.statistics import mean_interval
-from e3rl.replay import Replay
-from e3rl.reports.learning import _running_mean, draw_runs, lock_visits
 from e3rl.types import Trajectory, UserError
 
 ABOUT = {"algo": "neural-e3", "env": "e3rl/CombinationLock-v0", "env_options": {"horizon": 3, "seed": 0}}
@@ -18,23 +22,47 @@ LATENT = np.array([[0, 1, 2], [1, 1, 0], [0, 2, 2], [0, 0, 1]])
 """The states of four episodes of three steps."""
 
 
-def make_run(path, explore=4, exploit=2, about=ABOUT, optimum=5.0):
+def make_run(path, explore=4, exploit=2, about=ABOUT, optimum=5.0, phase="explore"):
     """A run's folder, written as training writes it."""
     folder = RunFolder(path)
     folder.write_config(about)
     for episode in range(explore + exploit):
-        phase = "explore" if episode < explore else "exploit"
         values = dict.fromkeys(COLUMNS, float(episode)) | {"phase": phase, "episode": episode + 1}
-        folder.add_row(**values)
+        if phase == "train":  # agents without models
+            values |= dict.fromkeys(("disagreement", "model_loss", "v_explore"), math.nan)
+        folder.add_row(**values | ({} if episode < explore else {"phase": "exploit"}))
     obs = jnp.concatenate([jnp.eye(3, dtype=jnp.int8)[LATENT], jnp.ones((4, 3, 1), jnp.int8)], axis=-1)
     zeros = jnp.zeros((4, 3))
     flags = jnp.zeros((4, 3), bool)
     episodes = Trajectory(obs, zeros.astype(jnp.int32), zeros, obs, flags, flags, ~flags)
     replay = Replay.empty(20, obs[0, 0]).append(episodes)  # with room left over, which must not count
-    checkpoint_together([folder], [(None, None, replay)], [{"epoch": explore}])
+    state = (None, None, replay) if phase == "explore" else {"weights": np.zeros(3)}
+    checkpoint_together([folder], [state], [{"epoch": explore}])
     if exploit:
-        folder.finish({"weight": np.zeros(1)}, {"optimal_return": optimum})
+        summary = {
+            **about, "seed": 0, "optimal_return": optimum, "exploit_return_mean": 4.5, "exploit_return_ci": None,
+            "explore_episodes": explore, "wall_seconds": 1.0,
+        }  # fmt: skip
+        folder.finish({"weight": np.zeros(1)}, summary)
     return path
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that are drawn, by the name of the file, which is left out."""
+    figures = {}
+    monkeypatch.setattr(
+        learning.Figure, "savefig", lambda self, path, **rest: figures.update({path.name: self})
+    )
+    return figures
+
+
+def panels(figure):
+    """What is written beside each panel's vertical axis, or above the panel, without colour bars."""
+    return [axes.get_ylabel() or axes.get_title() for axes in figure.axes if axes.get_xlabel()]
+
+
+HEAT_MAP = "Where exploration went: share of the visits to each level"
 
 
 def colours(path):
@@ -65,12 +93,48 @@ def test_several_seeds_are_one_picture(tmp_path):
 
 
 @pytest.mark.parametrize("env", ["e3rl/Maze-v0", None])
-def test_other_environments_have_no_map_of_visits(tmp_path, env):
-    lock = draw_runs([make_run(tmp_path / "lock")], tmp_path / "lock.png")
+def test_other_environments_have_no_map_of_visits(tmp_path, env, drawn):
+    draw_runs([make_run(tmp_path / "lock")], tmp_path / "lock.png")
     path = make_run(tmp_path / "run", about=ABOUT | {"env": env, "env_options": {}}, optimum=None)
-    picture = draw_runs([path], tmp_path / "learning.png")
-    assert colours(picture) > 20
-    assert image.imread(picture).shape[0] < image.imread(lock).shape[0]
+    draw_runs([path], tmp_path / "learning.png")
+    assert panels(drawn["lock.png"]) == ["return", "disagreement of the models", HEAT_MAP]
+    assert panels(drawn["learning.png"]) == ["return", "disagreement of the models"]
+
+
+@pytest.mark.parametrize("algo", ["dqn", "ppo", "ppo-rnd"])
+def test_agents_without_models_show_the_lengths_of_episodes(tmp_path, algo, drawn):
+    path = make_run(tmp_path / "run", about=ABOUT | {"algo": algo}, phase="train")
+    draw_runs([path], tmp_path / "learning.png")
+    figure = drawn["learning.png"]
+    assert panels(figure) == ["return", "steps of the episode"]
+    _, labels = figure.axes[0].get_legend_handles_labels()
+    assert labels == ["episode", "train (mean of 1)", "exploit (mean of 1)", "optimal return"]
+    for axes in figure.axes:
+        np.testing.assert_array_equal(axes.lines[0].get_xydata(), [[i + 1, i] for i in range(6)])
+
+
+def test_report_on_a_baseline(tmp_path, capsys):
+    """The picture itself; a lock without a map of visits is flatter."""
+    path = make_run(tmp_path / "dqn", about=ABOUT | {"algo": "dqn"}, phase="train")
+    assert cli.main(["report", str(path)]) == 0
+    verdict, picture = capsys.readouterr().out.splitlines()
+    assert verdict == "seed 0: return 4.500, 90% of the optimum 5.000, after 4 training episodes, 1 s"
+    assert picture == f"picture: {path / 'learning.png'}"
+    lock = draw_runs([make_run(tmp_path / "lock")], tmp_path / "lock.png")
+    assert image.imread(path / "learning.png").shape[0] < image.imread(lock).shape[0]
+
+
+def test_a_run_without_a_checkpoint_yet_has_no_map_of_visits(tmp_path, drawn):
+    path = make_run(tmp_path / "run", exploit=0)
+    shutil.rmtree(path / "checkpoint")
+    draw_runs([path], tmp_path / "learning.png")
+    assert panels(drawn["learning.png"]) == ["return", "disagreement of the models"]
+
+
+def test_an_agent_nobody_knows_any_more_is_drawn_too(tmp_path, drawn):
+    path = make_run(tmp_path / "run", about=ABOUT | {"algo": "sarsa"})
+    draw_runs([path], tmp_path / "learning.png")
+    assert panels(drawn["learning.png"]) == ["return", "disagreement of the models"]
 
 
 def test_what_is_no_run(tmp_path):
@@ -86,8 +150,8 @@ def test_what_is_no_run(tmp_path):
     with pytest.raises(UserError, match=r"metrics.csv is missing"):
         draw_runs([tmp_path], tmp_path / "x.png")
     table.write_text(text)
-    (tmp_path / "checkpoint" / "state.safetensors").unlink()
-    with pytest.raises(UserError, match="no checkpoint at"):
+    (tmp_path / "checkpoint" / "state.safetensors").write_bytes(b"half")
+    with pytest.raises(UserError, match=r"state\.safetensors is damaged"):
         draw_runs([tmp_path], tmp_path / "x.png")
     (tmp_path / "config.json").write_text(json.dumps({"env": None}))
     assert colours(draw_runs([tmp_path], tmp_path / "x.png")) > 20

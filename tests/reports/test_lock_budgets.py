@@ -1,8 +1,12 @@
 """The lock's budgets from made-up tables, and damaged ones."""
 
+import json
+
 import pytest
+from matplotlib import image
 
 from e3rl import cli
+from e3rl.reports import lock_budgets
 from e3rl.reports.lock_budgets import read_rows, solved, table
 from e3rl.types import UserError
 
@@ -11,15 +15,17 @@ HEADER = (
 )
 
 
-def save(folder, horizon):
+def save(folder, horizon, name=None):
+    """An experiment as `e3rl reproduce` writes it, or in files of another name."""
     rows = [
         f"lock/h{horizon},{horizon},{reward},{seed},{ratio},{horizon * ratio},4.5,5.0,{ratio > 5 or seed == 0},9,9.5"
         for ratio in (5, 10)
         for reward in ("standard", "antishaped")
         for seed in (0, 1)
     ]
-    path = folder / f"lock-h{horizon}.csv"
+    path = folder / f"{name or f'lock-h{horizon}'}.csv"
     path.write_text("\n".join([HEADER, *rows]) + "\n")
+    path.with_suffix(".json").write_text(json.dumps({"experiment": f"lock/h{horizon}"}))
     return path
 
 
@@ -34,7 +40,7 @@ def test_rows_and_what_they_count(tmp_path):
 
 @pytest.mark.parametrize(
     "damage",
-    [("lock/h5,5,", "lock/h5,five,"), ("experiment", "name"), ("solved", "verdict"), ("True,9,9.5\n", ""),
+    [("lock/h5,5,", "lock/h5,five,"), ("horizon", "levels"), ("solved", "verdict"), ("True,9,9.5\n", ""),
      (",5.0,True", ""), ("lock/h5,5,", "lock/h5,5.0,")],
 )  # fmt: skip
 def test_a_damaged_table_is_one_line(damage, tmp_path, capsys):
@@ -48,6 +54,46 @@ def test_a_damaged_table_is_one_line(damage, tmp_path, capsys):
 
 
 def test_a_table_of_bytes_is_one_line(tmp_path):
-    (tmp_path / "lock-h5.csv").write_bytes(b"\xff\xfe\x00")
+    save(tmp_path, 5).write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match=r"lock-h5\.csv is damaged: UnicodeDecodeError"):
+        read_rows(tmp_path)
+
+
+def test_what_the_json_says_decides_and_not_the_names_of_files(tmp_path, capsys):
+    """Beside it a table that nobody speaks for, and JSON that is about something else."""
+    save(tmp_path, 5, "tuesday")
+    save(tmp_path, 10, "wednesday").with_suffix(".json").unlink()
+    (tmp_path / "a-list.json").write_text("[1, 2]")
+    (tmp_path / "lock-h7.json").write_text('{"other": 1}')
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report == {"table": table(tmp_path), "figures": [str(tmp_path / "budgets.png")]}
+    assert report["table"].splitlines()[2:] == ["| lock/h5 | 5H: 1/2, 1/2; 10H: 2/2, 2/2 |"]
+    assert image.imread(report["figures"][0]).size > 0
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith(f"picture: {tmp_path / 'budgets.png'}\n")
+
+
+def test_panels_of_every_horizon(tmp_path, monkeypatch):
+    """Seven of them, in rows of three; the paper's budget is marked where it has one."""
+    figures = []
+    monkeypatch.setattr(lock_budgets.Figure, "savefig", lambda self, path, **rest: figures.append(self))
+    for horizon in (5, 7, 10, 12, 15, 20, 50):
+        save(tmp_path, horizon)
+    assert lock_budgets.draw_budgets(tmp_path) == tmp_path / "budgets.png"
+    [figure] = figures
+    assert [axes.get_title() for axes in figure.axes] == [f"lock/h{h}" for h in (5, 7, 10, 12, 15, 20, 50)]
+    assert figure.axes[0].lines[0].get_xydata().tolist() == [[5, 50], [10, 100]]
+    assert [len(axes.lines) for axes in figure.axes] == [3, 2, 3, 2, 3, 3, 2]
+
+
+def test_folders_without_any(tmp_path):
+    with pytest.raises(UserError, match="holds no results of lock experiments"):
+        read_rows(tmp_path)
+    path = save(tmp_path, 5)
+    path.write_text(HEADER + "\n")
+    with pytest.raises(UserError, match="holds no results of lock experiments"):
+        read_rows(tmp_path)
+    path.unlink()
+    with pytest.raises(UserError, match=r"lock-h5\.csv is missing, its \.json is there"):
         read_rows(tmp_path)

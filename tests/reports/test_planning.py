@@ -1,9 +1,11 @@
 """The table of the planning experiments."""
 
+import json
 import re
 
 import pytest
 
+from e3rl import cli
 from e3rl.reports.planning import table
 from e3rl.types import UserError
 
@@ -19,7 +21,10 @@ def save(folder, name, *rows):
         f"planning/{name},8,antishaped,{seed},{episodes // 8},{episodes},{mean},4.125,{solved},{paid},9.5"
         for seed, episodes, mean, solved, paid in rows
     ]
-    (folder / f"planning-{name}.csv").write_text("\n".join([HEADER, *lines, ""]))
+    path = folder / f"planning-{name}.csv"
+    path.write_text("\n".join([HEADER, *lines, ""]))
+    path.with_suffix(".json").write_text(json.dumps({"experiment": f"planning/{name}"}))
+    return path
 
 
 def test_the_largest_budget_of_each_file(tmp_path):
@@ -51,8 +56,9 @@ def test_budgets_that_differ_are_named(tmp_path):
 def test_what_is_not_such_a_table(tmp_path):
     with pytest.raises(UserError, match="holds no results of planning experiments"):
         table(tmp_path)
-    path = tmp_path / "planning-odd.csv"
+    path = save(tmp_path, "odd")
     for text in (
+        "",
         "a,b\n1,2\n",
         f"{HEADER}\nplanning/odd,8\n",
         f"{HEADER}\nplanning/odd,8,antishaped,0,8,many\n",
@@ -60,3 +66,15 @@ def test_what_is_not_such_a_table(tmp_path):
         path.write_text(text)
         with pytest.raises(UserError, match=f"{re.escape(str(path))} is not a table"):
             table(tmp_path)
+
+
+def test_report_prints_the_table_and_draws_nothing(tmp_path, capsys):
+    """Found by what the JSON says, whatever the files are called."""
+    path = save(tmp_path, "mcts", (0, 64, 4.0, True, 9))
+    for end in (".csv", ".json"):
+        path.with_suffix(end).rename(tmp_path / f"friday{end}")
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"table": table(tmp_path), "figures": []}
+    assert table(tmp_path).splitlines()[2:] == ["| mcts | 1 of 1 | 4.00 | 9 |"]
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{table(tmp_path)}\n"

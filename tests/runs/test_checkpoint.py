@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from e3rl.neural import checkpoint
+from e3rl.runs import checkpoint
 from e3rl.runs.checkpoint import load_arrays, load_tree, save_tree, write_file
 from e3rl.types import UserError
 
@@ -78,6 +78,12 @@ def test_a_file_of_others_is_refused(tmp_path):
     save_file({"weight": np.zeros(3)}, tmp_path / "foreign")
     with pytest.raises(UserError, match="foreign is not a checkpoint of this package"):
         load_arrays(tmp_path / "foreign")
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_with_what_to_do(tmp_path):
+    save_file({"weight": np.zeros(3)}, tmp_path / "old", metadata={"e3rl checkpoint 1": "{}"})
+    with pytest.raises(UserError, match=r"old is not of this version's format .*: train again .*--out"):
+        load_arrays(tmp_path / "old")
 
 
 def test_no_file(tmp_path):

@@ -11,16 +11,20 @@ import numpy as np
 import pytest
 
 import e3rl
-from e3rl.neural import run_folder
+from e3rl.runs import folder as run_folder
 from e3rl.runs.checkpoint import load_arrays, save_tree
 from e3rl.runs.folder import (
     COLUMNS,
+    FORMAT,
     RunFolder,
     checkpoint_together,
     complete_checkpoints,
     git_commit,
     read_json,
     read_metrics,
+    refuse_earlier,
+    seed_folders,
+    write_json,
 )
 from e3rl.types import UserError
 
@@ -50,7 +54,7 @@ def save(folder, epoch):
 
 def test_a_new_folder_tells_everything_needed_to_repeat_the_run(folder):
     about = read_json(folder.path / "config.json")
-    assert about == {**ABOUT, "version": e3rl.__version__, "commit": git_commit()}
+    assert about == {**ABOUT, "format": FORMAT, "version": e3rl.__version__, "commit": git_commit()}
 
 
 def test_commit(monkeypatch, tmp_path):
@@ -63,6 +67,9 @@ def test_commit(monkeypatch, tmp_path):
     assert git_commit() == "abc123"
     monkeypatch.delenv("E3RL_COMMIT")
     monkeypatch.setattr(run_folder, "__file__", str(tmp_path / "a" / "b" / "c" / "d.py"))
+    assert git_commit() is None
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setenv("PATH", "")  # no git
     assert git_commit() is None
 
 
@@ -102,6 +109,17 @@ def test_resuming_before_the_first_checkpoint_starts_again(folder):
 def test_resuming_with_other_settings_names_the_first_difference(folder, changes, message):
     with pytest.raises(UserError, match=f"holds another run: {message}"):
         RunFolder(folder.path).begin(ABOUT | changes, resume=True)
+
+
+def test_a_run_of_an_earlier_version_is_not_taken_up(folder):
+    about = read_json(folder.path / "config.json")
+    refuse_earlier(folder.path, about)
+    for earlier in ({**about, "format": 1}, {key: about[key] for key in about if key != "format"}):
+        write_json(folder.path / "config.json", earlier)
+        with pytest.raises(
+            UserError, match=r"run of an earlier version \(.*\), .* train again with another --out"
+        ):
+            RunFolder(folder.path).begin(ABOUT, resume=True)
 
 
 def test_resuming_keeps_the_rows_of_the_checkpoint_as_they_were(folder):
@@ -149,6 +167,13 @@ def test_finishing(folder):
     assert len(read_metrics(folder.path)) == 3
     assert load_arrays(folder.policy)[0].keys() == {"['weight']"}
     assert json.loads((folder.path / "summary.json").read_text()) == {"seed": 0}
+
+
+def test_seeds_are_in_the_order_of_their_numbers(tmp_path):
+    for name in ("seed10", "seed9", "seed100", "seed1"):
+        write_json(tmp_path / name / "config.json", {})
+    (tmp_path / "seed2").mkdir()  # nothing began there
+    assert [path.name for path in seed_folders(tmp_path)] == ["seed1", "seed9", "seed10", "seed100"]
 
 
 # Several seeds: their checkpoints count together or not at all.
@@ -232,3 +257,11 @@ def test_a_staged_checkpoint_of_another_epoch_is_dropped(two, monkeypatch):
     save_tree(staged, {"weight": np.zeros(2)}, epoch=1)
     complete_checkpoints(two)
     assert epochs(two) == [2, 1]
+
+
+def test_a_seed_without_a_checkpoint_beside_seeds_with_one(two):
+    two[1].state.unlink()
+    with pytest.raises(
+        UserError, match="seed1 has no checkpoint, but other seeds of this run do: resume those"
+    ):
+        complete_checkpoints(two)

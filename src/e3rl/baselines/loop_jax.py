@@ -177,6 +177,3 @@ class JaxLoop:
 
     def restore(self, about: dict[str, Any]) -> None:
         """Nothing to restore beside the carry."""
-
-    def close(self) -> None:
-        """Nothing to close."""

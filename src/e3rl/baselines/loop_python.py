@@ -112,7 +112,8 @@ class PythonLoop:
 
     def _play(self, action: Int[np.ndarray, " n"]) -> Answer:
         """Step the copies that are not to rest."""
-        answer = self._asked(self.env.step(action))
+        steps = [len(actions) + 1 for actions in self.actions]
+        answer = self._asked(self.env.step(action), steps)
         for copy in np.flatnonzero(action != REST).tolist():
             self.actions[copy].append(int(action[copy]))
             self.returns[copy] += answer.reward[copy]
@@ -131,12 +132,13 @@ class PythonLoop:
         for copy in copies:
             self.obs[copy] = self.observer.scaled(answer.obs[copy], 0)
 
-    def _asked(self, answer: Answer) -> Answer:
-        """The answer, unless a copy failed: whatever the author of an environment lets escape becomes one line."""
+    def _asked(self, answer: Answer, steps: Sequence[int] | None = None) -> Answer:
+        """What copies answered to the steps of these numbers, or to a reset, unless one failed: whatever the author of
+        an environment lets escape becomes one line."""
         if answer.failures:
             copy = min(answer.failures)
-            failure, place = answer.failures[copy], f"step {len(self.actions[copy]) + 1} of an episode"
-            error = UserError(f"{self.env.name}, {place}: {failure.problem}")
+            failure, place = answer.failures[copy], "reset" if steps is None else f"step {steps[copy]}"
+            error = UserError(f"{self.env.name}, {place} of an episode: {failure.problem}")
             error.add_note(failure.traceback)
             raise error
         return answer
@@ -172,7 +174,9 @@ class PythonLoop:
         while not ended and time < (self.env.own_limit or LONGEST_EVALUATION):
             obs = self.observer.scaled(answer.obs[0], time)
             action = int(choose_greedily(self.algorithm, policy, key, obs, np.int32(time)))
-            answer = self._asked(self.env.step(np.array([action] + [REST] * len(others))))
+            answer = self._asked(
+                self.env.step(np.array([action] + [REST] * len(others))), [time + 1] * self.env.copies
+            )
             total, time = total + float(answer.reward[0]), time + 1
             ended = bool(answer.terminated[0] | answer.truncated[0])
         return total, time

@@ -51,10 +51,12 @@ class BaselineProgram(AbstractProgram):
         self.iterations = max(1, config.total_steps // self.steps)
 
     def learn(self, record: Record, resume: bool = False) -> tuple[State, list[dict[str, Any]]]:
-        fresh: Any = self.loop.begin()
-        resumed = record.begin(resume, lambda: jax.tree.map(_without_lanes, fresh))
-        carry, done, metrics = fresh, 0, dict[str, Float[np.ndarray, " lanes"]]()
-        if resumed:
+        resumed = record.begin(resume, lambda: jax.tree.map(_without_lanes, self.loop.begin()))
+        carry: Any
+        done, metrics = 0, dict[str, Float[np.ndarray, " lanes"]]()
+        if resumed is None:
+            carry = self.loop.begin()
+        else:
             carry, abouts = resumed
             done = abouts[0]["epoch"]
             metrics = {
@@ -89,7 +91,7 @@ class BaselineProgram(AbstractProgram):
             n = ended.shape[-1]
             for i, t, copy in np.argwhere(ended):
                 env_steps = (done + int(i)) * self.steps + (int(t) + 1) * n
-                record.add(lane, "train", returns[i, t, copy], lengths[i, t, copy], env_steps)
+                record.add(lane, "train", float(returns[i, t, copy]), int(lengths[i, t, copy]), env_steps)
         finished = np.asarray(reports.returns)[np.asarray(reports.ended)]
         mean = float(finished.mean()) if finished.size else math.nan
         total = self.iterations * self.steps
@@ -105,7 +107,7 @@ class BaselineProgram(AbstractProgram):
         for lane in range(len(self.seeds)):
             after = steps + np.cumsum(lengths[lane])
             for i, total in enumerate(returns[lane]):
-                record.add(lane, "exploit", total, lengths[lane, i], int(after[i]))
+                record.add(lane, "exploit", float(total), int(lengths[lane, i]), int(after[i]))
         record.say("exploit", steps, steps, float(returns.mean()), math.nan)
         more = _told(metrics)
         summaries = [

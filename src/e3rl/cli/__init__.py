@@ -58,9 +58,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("env", metavar="ENV", help="lock, maze, mountaincar, acrobot, or a Gymnasium id")
     sub.add_argument(
         "--algo",
-        default="neural-e3",
+        default="auto",
         metavar="NAME",
-        help="neural-e3 (the default), ue2, dqn, ppo, ppo-rnd, or another package's",
+        help="neural-e3, tabular-e3, ue2, dqn, ppo, ppo-rnd or another (default: what suits the environment)",
     )
     sub.add_argument("--horizon", type=int, help="levels of the lock")
     sub.add_argument("--antishaped", action="store_true", default=None, help="misleading rewards in the lock")

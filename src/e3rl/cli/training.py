@@ -7,7 +7,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +34,22 @@ def train(args: argparse.Namespace) -> int:
     from e3rl.runs.train import train as train_seeds
 
     _keep_compiled_programs()
-    agent = AGENTS.called(args.algo)
+    if args.algo != "auto":
+        AGENTS.called(args.algo)
     given = {key: _value(text) for key, text in _pairs(args.env_options, "--env").items()}
-    for option in OWN_OPTIONS:
-        if (value := getattr(args, option)) is not None:
-            given[option] = value
-    env = environment(args.env, given)
+    flags = {name: value for name in OWN_OPTIONS if (value := getattr(args, name)) is not None}
+    env = environment(args.env, flags)
+    given |= flags
     if args.seeds < 1:
         raise UserError(f"--seeds must be at least 1, got {args.seeds}")
     if not 0 <= args.seed <= 2**31 - args.seeds:
         raise UserError(f"--seed must be from 0 to 2**31 − 1, got {args.seed}")
     seeds = range(args.seed, args.seed + args.seeds)
     changes = _pairs(args.set, "--set")
+    if args.algo == "auto":
+        named = [name for name, known in AGENTS.items() if args.config in known.presets]
+        args.algo = named[0] if named else _suited(env, given, args.json)
+    agent = AGENTS.called(args.algo)
     out = args.out or _default_folder(args, given, changes, seeds)
     with LiveLine(quiet=args.json) as watch:
         paths, summaries = train_seeds(
@@ -71,10 +76,22 @@ def train(args: argparse.Namespace) -> int:
     return 0
 
 
-def environment(name: str, given: dict[str, Any]) -> str:
-    """The id of the environment called `name` on the command line, which must have the options given."""
+def _suited(env: str, options: dict[str, Any], quiet: bool) -> str:
+    """The algorithm for an environment, where nobody names one, and a line that says why."""
+    from e3rl.envs.opening import open_environment
+    from e3rl.experiments.agents import suited_agent
+
+    with closing(open_environment(env, options)) as opened:
+        algo, why = suited_agent(opened)
+    if not quiet:
+        print(f"{env}: {why} → {algo}; force another with --algo", file=sys.stderr)
+    return algo
+
+
+def environment(name: str, flags: Collection[str]) -> str:
+    """The id of the environment called `name` on the command line, to which the flags given must belong."""
     for option, owner in OWN_OPTIONS.items():
-        if option in given and SHORT_NAMES.get(name, name) != SHORT_NAMES[owner]:
+        if option in flags and SHORT_NAMES.get(name, name) != SHORT_NAMES[owner]:
             raise UserError(f"--{option} belongs to {owner}: {name} has no {option}")
     return SHORT_NAMES.get(name, name)
 

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from e3rl.experiments.agents import AGENTS
-from e3rl.experiments.tables import table_path, write_table
+from e3rl.experiments.tables import refuse_seeds, table_path, write_table
 from e3rl.runs.folder import read_json, read_metrics
 from e3rl.runs.settings import as_dict, changed
 from e3rl.runs.train import train
@@ -96,6 +96,7 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
     """Run the seeds that `out`/NAME.csv and .json do not hold yet; returns all rows."""
     experiment = BASELINE_EXPERIMENTS[name]
     seeds = tuple(seeds) or experiment.seeds
+    refuse_seeds(seeds)
     path = table_path(out, name)
     agent = AGENTS[experiment.algo]
     config = changed(agent.presets[experiment.config], {"total_steps": experiment.steps})
@@ -208,11 +209,12 @@ RND = {
 
 
 def _current(config: Any) -> Any:
-    """Settings of a time when RND's stood among PPO's, and when the DQN acted by its last weights, as today's."""
+    """Settings of a time when RND's stood among PPO's, when PPO's inputs were not spread, and when the DQN acted by its
+    last weights, as today's."""
     if not isinstance(config, dict):
         return config
     if "rnd" in config:
         rest = {key: value for key, value in config.items() if key != "rnd" and key not in RND.values()}
         own = {"name": "rnd", **{now: config.get(then) for now, then in RND.items()}}
-        return {**rest, "bonus": own if config["rnd"] else {"name": "none"}}
+        return {"input_gain": 1.0, **rest, "bonus": own if config["rnd"] else {"name": "none"}}
     return {"average_share": 0.0, **config} if "learning_starts" in config else config

@@ -6,10 +6,10 @@ from e3rl.models import FAMILIES
 from e3rl.models.base import AbstractFamily
 from e3rl.models.bernoulli import Bernoulli
 from e3rl.models.fit import Fit
-from e3rl.planners import EXPLOITERS, PLANNERS
+from e3rl.planners import EXPLOITERS, PLANNERS, UTILITIES
 from e3rl.planners.base import AbstractPlanner
 from e3rl.planners.exploit_value import ImaginedValue
-from e3rl.planners.utility import UTILITIES, AbstractUtility, Marginal
+from e3rl.planners.utility import AbstractUtility, Marginal
 from e3rl.planners.value import ValuePlanner
 from e3rl.runs.settings import Settings, group, part, setting
 from e3rl.types import UserError

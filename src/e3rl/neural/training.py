@@ -162,8 +162,8 @@ class NeuralProgram(AbstractProgram):
                 record.add(
                     lane,
                     phase,
-                    returns[lane, i],
-                    lengths[lane, i],
+                    float(returns[lane, i]),
+                    int(lengths[lane, i]),
                     int(record.env_steps[lane] + lengths[lane, i]),
                     disagreement=float(disagreement[lane, i]),
                     model_loss=math.nan if loss is None else float(loss[lane]),
@@ -183,7 +183,7 @@ class NeuralProgram(AbstractProgram):
         policy = self.agent.exploit(models, replay, self.keys)
         policy, replay = self._keep_training(record, policy, replay, v_explore)
         if policy.value is not None:
-            size = np.asarray(jax.vmap(optax.tree.norm)(policy.value.online))
+            size = np.asarray(_norms(policy.value.online))
             record.insist(np.isfinite(size), size, "exploit network", "")
         count = self.config.evaluation_episodes
         _, collected = self._greedy_episodes(record, policy, replay, 0, count, v_explore)
@@ -258,6 +258,11 @@ class NeuralProgram(AbstractProgram):
     def close(self) -> None:
         if isinstance(self.env, PythonCopies):
             self.env.close()
+
+
+@jax.jit
+def _norms(network: Any) -> Float[Array, " lanes"]:
+    return jax.vmap(optax.tree.norm)(network)
 
 
 def ends_at_its_own_time(config: NeuralE3Config) -> bool:

@@ -1,4 +1,4 @@
-"""Planners: who explores, and who exploits."""
+"""Planners: who explores, and who exploits; utilities: what for."""
 
 from e3rl.planners.base import AbstractPlanner
 from e3rl.planners.exploit_dqn import OfflineDqn
@@ -6,6 +6,7 @@ from e3rl.planners.exploit_value import ImaginedValue
 from e3rl.planners.graph_search import GraphSearch
 from e3rl.planners.mcts import TreeSearch
 from e3rl.planners.uniform import Uniform
+from e3rl.planners.utility import AbstractUtility, Hellinger, Marginal, Mean, Squared
 from e3rl.planners.value import ValuePlanner
 from e3rl.registry import Registry
 
@@ -28,5 +29,16 @@ EXPLOITERS: Registry[type[AbstractPlanner]] = Registry(
         "dqn": OfflineDqn,
         "graph": GraphSearch,
         "mcts": TreeSearch,
+    },
+)
+
+UTILITIES: Registry[type[AbstractUtility]] = Registry(
+    "utility",
+    "e3rl.utilities",
+    {
+        "marginal": Marginal,
+        "mean": Mean,
+        "hellinger": Hellinger,
+        "squared": Squared,
     },
 )

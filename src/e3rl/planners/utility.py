@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from e3rl.models.base import Prediction
-from e3rl.registry import Registry
 from e3rl.runs.settings import Settings, setting
 
 
@@ -108,15 +107,3 @@ class Squared(AbstractUtility):
     ) -> Float[Array, "E E"]:
         apart = jnp.sum((p - q) ** 2, axis=-1)
         return apart + self.reward_scale * rewards**2 if self.reward_scale > 0.0 else apart
-
-
-UTILITIES: Registry[type[AbstractUtility]] = Registry(
-    "utility",
-    "e3rl.utilities",
-    {
-        "marginal": Marginal,
-        "mean": Mean,
-        "hellinger": Hellinger,
-        "squared": Squared,
-    },
-)

@@ -16,9 +16,8 @@ from matplotlib.figure import Figure
 
 from e3rl.envs.adapter import one_line
 from e3rl.experiments.baselines import BASELINE_EXPERIMENTS
-from e3rl.experiments.tables import table_path
 from e3rl.reports import deterministic, lock_budgets
-from e3rl.runs.folder import read_json
+from e3rl.reports.results import results_in
 from e3rl.types import UserError
 
 NEURAL, NEURAL_COLOUR = "Neural-E³", deterministic.COLOURS[0]
@@ -82,22 +81,22 @@ def found(folder: Path) -> list[Measured]:
     """The experiments of a folder, in the order in which `e3rl reproduce` lists them."""
     order = {name: i for i, name in enumerate(BASELINE_EXPERIMENTS)}
     measured = []
-    for path in sorted(folder.glob("baselines-*.json")):
-        about = read_json(path)
+    for result in results_in(folder, "baselines"):
+        table = result.table
         try:
-            name, final = about["experiment"], about["final"]
+            final = result.about["final"]
             if not final:
                 raise ValueError("there are no seeds in it")
-            one = Measured(name, list(final.values()), _curve(table_path(folder, name), final))
+            one = Measured(result.experiment, list(final.values()), _curve(table, final))
             _cells(one)
         except (AttributeError, KeyError, OSError, TypeError, ValueError, csv.Error) as error:
             raise UserError(
-                f"{path} and its table are not those of `e3rl reproduce baselines-...`: "
+                f"{result.path} and its table are not those of `e3rl reproduce baselines-...`: "
                 f"{type(error).__name__}: {one_line(error)}"
             ) from error
         measured.append(one)
     if not measured:
-        raise UserError(f"{folder} holds no results of the baselines' experiments (baselines-*.json)")
+        raise UserError(f"{folder} holds no results of the baselines' experiments")
     return sorted(measured, key=lambda one: (order.get(one.name, len(order)), one.name))
 
 
@@ -195,7 +194,7 @@ def _draw_lock(measured: Sequence[Measured], neural: Path) -> Figure | None:
     horizons = sorted({one.place[0] for one in measured})
     rewards = [reward for reward in REWARDS if any(one.place[1] == reward for one in measured)]
     figure, grid = _grid(len(rewards), len(horizons), sharex=True, sharey="row")
-    budgets = lock_budgets.read_rows(neural) if any(neural.glob("lock-h[0-9]*.csv")) else {}
+    budgets = lock_budgets.read_rows(neural) if results_in(neural, "lock") else {}
     for (row, column), axes in np.ndenumerate(grid):
         place = horizons[column], rewards[row]
         own = [one for one in measured if one.place == place]
@@ -218,7 +217,7 @@ def _draw_control(measured: Sequence[Measured], neural: Path) -> Figure | None:
     if not tasks:
         return None
     figure, grid = _grid(1, len(tasks))
-    exploited = {about["experiment"]: about["exploit"] for about in deterministic.found(neural)}
+    exploited = {result.experiment: result.about["exploit"] for result in deterministic.found(neural)}
     for axes, task in zip(grid[0], tasks, strict=True):
         _draw_methods(axes, [one for one in measured if one.task == task])
         for settings, label, filled in (

@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 
 from e3rl.envs import acrobot, cart_pole, mountain_car
 from e3rl.models.ensemble import Ensemble, predict
-from e3rl.planners.utility import UTILITIES, AbstractUtility
+from e3rl.planners import UTILITIES
+from e3rl.planners.utility import AbstractUtility
 from e3rl.reports.recorded import Recorded
 from e3rl.types import Action
 

@@ -3,26 +3,25 @@
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from e3rl.experiments.tables import table_path
 from e3rl.neural.old_names import stored_config
-from e3rl.runs.folder import read_json
+from e3rl.reports.results import Result, results_in
 from e3rl.types import UserError
 
+FAMILIES = ("maze", "mountaincar", "acrobot")
+"""Of the experiments."""
 COLOURS = ("#3b6fb6", "#c0392b", "#2e8b57", "#8e5ea2", "#d08c2f")
 
 
-def found(folder: Path) -> list[dict[str, Any]]:
-    """What the experiments of a folder say about themselves, in the order of their names."""
-    read = [read_json(path) for path in sorted(folder.glob("*.json"))]
-    known = [about for about in read if "exploit" in about and "experiment" in about]
-    return sorted(known, key=lambda about: _order(about["experiment"]))
+def found(folder: Path) -> list[Result]:
+    """The experiments of a folder that have exploited at least once, in the order of their names."""
+    known = [result for result in results_in(folder, *FAMILIES) if "exploit" in result.about]
+    return sorted(known, key=lambda result: _order(result.experiment))
 
 
 def table(folder: Path) -> str:
@@ -32,11 +31,11 @@ def table(folder: Path) -> str:
         "experiment           episodes  seeds  return: median (worst to best)   goal reached  optimum  "
         "exploring (last epoch)"
     ]
-    for about in found(folder):
-        size = stored_config(about["config"]).explore.per_epoch
-        epochs = _explored(table_path(folder, about["experiment"]), size)
-        for budget in sorted({verdict["budget"] for verdict in about["exploit"]}):
-            own = [verdict for verdict in about["exploit"] if verdict["budget"] == budget]
+    for result in found(folder):
+        size, epochs = _explored(result)
+        verdicts = result.about["exploit"]
+        for budget in sorted({verdict["budget"] for verdict in verdicts}):
+            own = [verdict for verdict in verdicts if verdict["budget"] == budget]
             means = [verdict["return_mean"] for verdict in own]
             spread = f"{np.median(means):.2f} ({min(means):.2f} to {max(means):.2f})"
             reached = f"{min(v['reached'] for v in own):.0%} to {max(v['reached'] for v in own):.0%}"
@@ -46,7 +45,7 @@ def table(folder: Path) -> str:
             planned = so_far[:, 1:] if so_far.shape[1] > 1 else so_far
             exploring = f"{np.mean(planned):.1f} ({np.mean(so_far[:, -1]):.1f})"
             lines.append(
-                f"{about['experiment']:<20} {budget:>8}  {len(own):>5}  {spread:<31} {reached:>12}  {optimum:>7}  "
+                f"{result.experiment:<20} {budget:>8}  {len(own):>5}  {spread:<31} {reached:>12}  {optimum:>7}  "
                 f"{exploring}"
             )
     return "\n".join(lines)
@@ -56,15 +55,15 @@ def draw(folder: Path) -> Path:
     """Returns while exploring, one panel per environment, and what the exploit phase reaches after each budget."""
     experiments = found(folder)
     if not experiments:
-        raise UserError(f"{folder} holds no results of mazes or control tasks: their .json files are missing")
-    tasks = list(dict.fromkeys(_task(about["experiment"]) for about in experiments))
+        raise UserError(f"{folder} holds no results of mazes or control tasks")
+    tasks = list(dict.fromkeys(_task(result.experiment) for result in experiments))
     figure = Figure(figsize=(4.2 * len(tasks), 3.6), layout="constrained")
     for axes, task in zip(
         np.atleast_1d(figure.subplots(1, len(tasks), squeeze=False)[0]), tasks, strict=True
     ):
-        own = [about for about in experiments if _task(about["experiment"]) == task]
-        for about, colour in zip(own, COLOURS, strict=False):
-            _panel(axes, folder, about, colour)
+        own = [result for result in experiments if _task(result.experiment) == task]
+        for result, colour in zip(own, COLOURS, strict=False):
+            _panel(axes, result, colour)
         axes.set_title(task)
         axes.set_xlabel("exploration episodes")
         axes.set_ylabel("return")
@@ -74,16 +73,15 @@ def draw(folder: Path) -> Path:
     return path
 
 
-def _panel(axes: Axes, folder: Path, about: dict[str, Any], colour: str) -> None:
-    name = about["experiment"]
-    size = stored_config(about["config"]).explore.per_epoch
-    curves = _explored(table_path(folder, name), size)
+def _panel(axes: Axes, result: Result, colour: str) -> None:
+    size, curves = _explored(result)
     episodes = size * np.arange(1, curves.shape[1] + 1)
-    label = name.partition("/")[2]
+    label = result.experiment.partition("/")[2]
     axes.plot(episodes, np.median(curves, axis=0), color=colour, linestyle="--", label=f"{label}: exploring")
     axes.fill_between(episodes, np.min(curves, axis=0), np.max(curves, axis=0), color=colour, alpha=0.15)
-    budgets = sorted({verdict["budget"] for verdict in about["exploit"]})
-    means = [[v["return_mean"] for v in about["exploit"] if v["budget"] == budget] for budget in budgets]
+    verdicts = result.about["exploit"]
+    budgets = sorted({verdict["budget"] for verdict in verdicts})
+    means = [[v["return_mean"] for v in verdicts if v["budget"] == budget] for budget in budgets]
     middle = [float(np.median(values)) for values in means]
     below = [mid - min(values) for mid, values in zip(middle, means, strict=True)]
     above = [max(values) - mid for mid, values in zip(middle, means, strict=True)]
@@ -92,16 +90,19 @@ def _panel(axes: Axes, folder: Path, about: dict[str, Any], colour: str) -> None
     )
 
 
-def _explored(path: Path, size: int) -> Float[np.ndarray, "seeds epochs"]:
-    """Mean returns of the epochs of `size` exploration episodes."""
-    if not path.is_file():
-        raise UserError(f"{path} is missing, its .json is there")
+def _explored(result: Result) -> tuple[int, Float[np.ndarray, "seeds epochs"]]:
+    """Exploration episodes of an epoch, and the mean returns of the epochs."""
+    path = result.table
+    try:
+        size = stored_config(result.about["config"]).explore.per_epoch
+    except (KeyError, TypeError, UserError) as error:
+        raise UserError(f"{result.path} is damaged: config: {error}") from error
     try:
         with path.open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if row["phase"] == "explore"]
         seeds = sorted({row["seed"] for row in rows})
         returns = [[float(row["return"]) for row in rows if row["seed"] == seed] for seed in seeds]
-        return np.stack([_by_epoch(own, size) for own in returns])
+        return size, np.stack([_by_epoch(own, size) for own in returns])
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 

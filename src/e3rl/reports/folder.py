@@ -1,12 +1,12 @@
 """What a folder of results holds, by what its JSON files say, and the report that suits it."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from e3rl.experiments.catalogue import family_of
 from e3rl.reports import baselines, deterministic, lock_budgets, planning
+from e3rl.reports.results import results_in
 
 
 class Report(NamedTuple):
@@ -20,9 +20,7 @@ CONTROL = Report(deterministic.table, lambda folder: [deterministic.draw(folder)
 REPORTS: dict[str, Report] = {
     "lock": Report(lock_budgets.table, lambda folder: [lock_budgets.draw_budgets(folder)]),
     "planning": Report(planning.table, lambda folder: []),
-    "maze": CONTROL,
-    "mountaincar": CONTROL,
-    "acrobot": CONTROL,
+    **dict.fromkeys(deterministic.FAMILIES, CONTROL),
     "baselines": Report(baselines.table, baselines.draw),
 }
 """By the family of the experiments."""
@@ -30,12 +28,6 @@ REPORTS: dict[str, Report] = {
 
 def report_of(folder: Path) -> Report | None:
     """The report on the experiments whose results are in `folder`; None where there are none."""
-    for path in sorted(folder.glob("*.json")):
-        try:
-            about = json.loads(path.read_text())
-        except (OSError, ValueError):
-            continue  # the report itself will say so, if it is one of its own
-        name = about.get("experiment") if isinstance(about, dict) else None
-        if isinstance(name, str) and family_of(name) in REPORTS:
-            return REPORTS[family_of(name)]
+    for result in results_in(folder, *REPORTS):
+        return REPORTS[family_of(result.experiment)]
     return None

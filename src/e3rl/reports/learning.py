@@ -14,7 +14,7 @@ from e3rl.envs.lock import NUM_STATES
 from e3rl.experiments.agents import AGENTS
 from e3rl.neural.agent import NeuralE3
 from e3rl.runs.checkpoint import load_arrays
-from e3rl.runs.folder import RunFolder, read_json, read_metrics
+from e3rl.runs.folder import FORMAT, RunFolder, read_json, read_metrics
 from e3rl.types import UserError
 
 EXPLORE, EXPLOIT = "#3b6fb6", "#c0392b"
@@ -36,7 +36,7 @@ def draw_runs(paths: Sequence[Path], out: Path) -> Path:
         shared = figure.add_subplot(grid[1, 0].get_subplotspec().get_gridspec()[1, :])
         for unused in grid[1]:
             unused.remove()
-        _heat_map(shared, sum(visits))
+        _heat_map(shared, np.sum(visits, axis=0))
     options = [f"{key}={value}" for key, value in about.get("env_options", {}).items() if key != "seed"]
     seeds = f"{len(paths)} seed{'s' if len(paths) > 1 else ''}"
     where = about.get("env") or "an environment without an id"
@@ -98,11 +98,13 @@ def _optimum(paths: Sequence[Path]) -> float | None:
 
 def lock_visits(path: Path) -> Float[np.ndarray, "3 H"] | None:
     """How often each (state, level) of the lock was visited while exploring, from the replay buffer; None for other
-    environments, and for agents that keep no such buffer."""
+    environments, for agents that keep no such buffer, and for runs of earlier versions."""
     about, folder = read_json(path / "config.json"), RunFolder(path)
     agent = AGENTS[about["algo"]] if about.get("algo") in AGENTS else None
     is_lock = str(about.get("env", "")).startswith("e3rl/CombinationLock")
-    if not is_lock or agent is None or not issubclass(agent, NeuralE3) or not folder.state.is_file():
+    if not is_lock or agent is None or not issubclass(agent, NeuralE3) or about.get("format") != FORMAT:
+        return None
+    if not folder.state.is_file():
         return None
     arrays, _ = load_arrays(folder.state)
     named = {

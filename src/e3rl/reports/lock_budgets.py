@@ -1,4 +1,4 @@
-"""Exploration budgets of the lock experiments: a table and a figure from the CSV files of `e3rl reproduce lock/...`."""
+"""Exploration budgets of the lock experiments: a table and a figure from the files of `e3rl reproduce lock/...`."""
 
 import csv
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from e3rl.reports.results import results_in
 from e3rl.types import UserError
 
 PAPER_RATIO = {5: 25, 10: 50, 15: 50, 20: 75}
@@ -13,8 +14,8 @@ PAPER_RATIO = {5: 25, 10: 50, 15: 50, 20: 75}
 COLOURS = {"standard": "#3b6fb6", "antishaped": "#c0392b"}
 
 KINDS = {
-    "experiment": str, "horizon": int, "reward": str, "ratio": int, "episodes": int, "return_mean": float,
-    "optimal_return": float, "solved": str,
+    "horizon": int, "reward": str, "ratio": int, "episodes": int, "return_mean": float, "optimal_return": float,
+    "solved": str,
 }  # fmt: skip
 """What the columns that reports read must hold."""
 
@@ -24,11 +25,11 @@ Row = dict[str, str]
 def read_rows(folder: Path) -> dict[str, list[Row]]:
     """The rows of every lock experiment in `folder`, by experiment, shorter horizons first."""
     tables = {}
-    for path in folder.glob("lock*-h[0-9]*.csv"):
-        if rows := _read(path):
-            tables[rows[0]["experiment"]] = rows
+    for result in results_in(folder, "lock"):
+        if rows := _read(result.table):
+            tables[result.experiment] = rows
     if not tables:
-        raise UserError(f"{folder} holds no results of lock experiments (lock*-hN.csv)")
+        raise UserError(f"{folder} holds no results of lock experiments")
     return dict(sorted(tables.items(), key=lambda item: (int(item[1][0]["horizon"]), item[0])))
 
 

@@ -1,26 +1,26 @@
-"""What each way to plan the exploration has found: a table from the CSV files of `e3rl reproduce planning/...`."""
+"""What each way to plan the exploration has found: a table from the files of `e3rl reproduce planning/...`."""
 
 import csv
 from pathlib import Path
 
+from e3rl.reports.results import results_in
 from e3rl.types import UserError
 
 
 def table(folder: Path) -> str:
     """Every exploration at its largest budget, as Markdown; returns and paid episodes seed by seed."""
     found = {}
-    for path in folder.glob("planning-*.csv"):
+    for result in results_in(folder, "planning"):
+        path, name = result.table, result.experiment.removeprefix("planning/")
         try:
             with path.open(newline="") as file:
                 rows = list(csv.DictReader(file))
-            if rows:
-                name = rows[0]["experiment"].removeprefix("planning/")
-                budget = max(int(row["episodes"]) for row in rows)
-                found[name] = budget, _cells([row for row in rows if int(row["episodes"]) == budget])
-        except (KeyError, TypeError, ValueError) as error:
+            budget = max(int(row["episodes"]) for row in rows)
+            found[name] = budget, _cells([row for row in rows if int(row["episodes"]) == budget])
+        except (KeyError, TypeError, ValueError, csv.Error) as error:
             raise UserError(f"{path} is not a table of `e3rl reproduce planning/...`") from error
     if not found:
-        raise UserError(f"{folder} holds no results of planning experiments (planning-*.csv)")
+        raise UserError(f"{folder} holds no results of planning experiments")
     same = len({budget for budget, _ in found.values()}) == 1
     lines = ["| exploration | seeds solved | mean returns | paid episodes |", "|---|---|---|---|"]
     for name, (budget, cells) in sorted(found.items()):

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import numpy as np
@@ -19,6 +19,8 @@ from e3rl.runs.progress import Watcher, nobody
 from e3rl.runs.record import Record
 from e3rl.runs.settings import Settings, as_dict, changed, from_dict
 from e3rl.types import Key, UserError, key_for
+
+Agent = TypeVar("Agent", bound="AbstractAgent")
 
 
 class AbstractProgram(ABC):
@@ -43,6 +45,10 @@ class AbstractProgram(ABC):
     @abstractmethod
     def blank_policy(self) -> Any:
         """The shapes of one seed's policy."""
+
+    def load_policy(self, path: Path) -> Any:
+        """One seed's policy from its file."""
+        return load_tree(path, self.blank_policy())[0]
 
     @abstractmethod
     def close(self) -> None:
@@ -172,7 +178,7 @@ class AbstractAgent(ABC):
         folder.write_config(self.description)
 
     @classmethod
-    def load(cls, path: str | Path, env: Any = None) -> Self:
+    def load(cls: type[Agent], path: str | Path, env: Any = None) -> Agent:
         """The agent saved at `path`, or a finished run's. An agent whose environment had no id needs it again."""
         folder = RunFolder(Path(path))
         about = read_config(folder.path)
@@ -185,7 +191,7 @@ class AbstractAgent(ABC):
         if not folder.policy.is_file():
             raise UserError(f"{path} has no trained policy yet: finish the run with --resume first")
         agent = cls(name if env is None else env, config, seed, options if env is None else None)
-        agent.policy, _ = load_tree(folder.policy, agent.program.blank_policy())
+        agent.policy = agent.program.load_policy(folder.policy)
         return agent
 
     @classmethod

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from e3rl.runs.checkpoint import load_tree
+from e3rl.runs.checkpoint import load_arrays, load_tree
 from e3rl.runs.folder import RunFolder, checkpoint_together, complete_checkpoints
 from e3rl.runs.lanes import by_lane, side_by_side
 from e3rl.runs.progress import Progress, Watcher, nobody
@@ -59,8 +59,9 @@ class Record:
         self._clock = time.perf_counter()
         self._held: _Held | None = None
 
-    def begin(self, resume: bool, like: Callable[[], Any]) -> Resumed | None:
-        """Start the clock and the folders. Where these hold checkpoints, a state like one seed's `like()` is read."""
+    def begin(self, resume: bool, like: Callable[[], Any] | None) -> Resumed | None:
+        """Start the clock and the folders. Where these hold checkpoints, a state like one seed's `like()` is read;
+        without it, the one seed's arrays by their names, whatever their shapes."""
         self._clock = time.perf_counter()
         if not self.folders:
             return None
@@ -70,8 +71,7 @@ class Record:
         if not any(found):
             return None
         complete_checkpoints(self.folders)
-        shapes = like()
-        states, abouts = zip(*(load_tree(folder.state, shapes) for folder in self.folders), strict=True)
+        states, abouts = zip(*self._read(like), strict=True)
         if len({about["epoch"] for about in abouts}) > 1:
             raise UserError("the seeds of this run were saved at different epochs: resume them one by one")
         for folder, about in zip(self.folders, abouts, strict=True):
@@ -80,7 +80,14 @@ class Record:
         self.env_steps = np.array([about["env_steps"] for about in abouts])
         self.seconds = abouts[0]["seconds"]
         self._clock -= self.seconds
-        return Resumed(side_by_side(states), list(abouts))
+        return Resumed(states[0] if like is None else side_by_side(states), list(abouts))
+
+    def _read(self, like: Callable[[], Any] | None) -> list[tuple[Any, dict[str, Any]]]:
+        if like is None:
+            found = [load_arrays(folder.state) for folder in self.folders]
+            return [({name[2:-2]: array for name, array in arrays.items()}, about) for arrays, about in found]
+        shapes = like()
+        return [load_tree(folder.state, shapes) for folder in self.folders]
 
     def __enter__(self) -> "Record":
         return self

@@ -6,6 +6,7 @@ its own (`part`): `planner=graph planner.nodes=500`. What the chosen part does n
 
 import dataclasses
 import math
+from abc import ABC
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -24,9 +25,9 @@ def setting(
     default: Any,
     meaning: str,
     *,
-    at_least: float = 0,
-    above: float | None = None,
-    at_most: float = math.inf,
+    at_least: int | float = 0,
+    above: int | float | None = None,
+    at_most: int | float = math.inf,
 ) -> Any:
     """A field with its meaning and its bounds. Numbers are not negative unless `at_least` says so."""
     bounds = {"at_least": at_least, "above": above, "at_most": at_most}
@@ -44,7 +45,7 @@ def part(default: "Settings", registry: Registry, meaning: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(ABC):  # noqa: B024 - parts that extend it have abstract methods
     """The base of everything that can be set."""
 
     def __post_init__(self) -> None:
@@ -57,7 +58,7 @@ class Settings:
             _check(field, value, hints[field.name])
         self.check()
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 - most have nothing more to check
         """Raise a `UserError` for what no bound of a single field can say."""
 
 
@@ -69,7 +70,7 @@ def _check(field: dataclasses.Field, value: Any, hint: Any) -> None:
         if registry is None and not isinstance(value, type(default)):
             raise UserError(f"{name} must be {type(default).__name__}(...), got {value!r}")
         if registry is not None and not (isinstance(hint, type) and isinstance(value, hint)):
-            raise UserError(f"{name} must be a {registry.kind} ({', '.join(registry)}), got {value!r}")
+            raise UserError(f"{name} must be one of {', '.join(registry)}, got {value!r}")
         return
     kind = type(default)
     # A whole number is a number too; true and false are none.
@@ -84,7 +85,7 @@ def _check(field: dataclasses.Field, value: Any, hint: Any) -> None:
         _check_bounds(name, value, about)
 
 
-def _check_bounds(name: str, value: float, about: Mapping[str, Any]) -> None:
+def _check_bounds(name: str, value: int | float, about: Mapping[str, Any]) -> None:
     above, at_least, at_most = about.get("above"), about.get("at_least", 0), about.get("at_most", math.inf)
     if above is not None and value <= above:
         raise UserError(f"{name} must be above {above}, got {value}")

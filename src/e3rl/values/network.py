@@ -63,7 +63,7 @@ class QNetwork(eqx.Module):
         self.hidden = jax.random.normal(k_hidden, (width, width)) * (2 / width) ** 0.5
         self.hidden_bias = jnp.zeros(width)
         self.head = jax.random.normal(k_head, (count, actions, width)) * 0.1 * width**-0.5
-        self.head_bias = jnp.full((count, actions), optimism)
+        self.head_bias = jnp.full((count, actions), optimism, jnp.float32)
 
     @property
     def actions(self) -> int:

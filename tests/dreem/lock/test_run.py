@@ -19,8 +19,8 @@ from e3rl.dreem.lock.lock_class import (
     sample_counts,
 )
 from e3rl.dreem.lock.planner import exploit, explore, value
-from e3rl.dreem.misfit import misfits as exact_misfits
 from e3rl.dreem.lock.run import dreem_on_lock, safe_threshold
+from e3rl.dreem.misfit import misfits as exact_misfits
 from e3rl.envs.lock import DEAD, CombinationLock
 from e3rl.types import UserError
 

@@ -3,22 +3,29 @@
 import math
 
 import gymnasium
+import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from e3rl.neural import agent as agent_module
+from e3rl.envs.opening import open_environment
+from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.neural.agent import NeuralE3
+from e3rl.neural.compiled_agent import compiled_agent
+from e3rl.neural.presets import PRESETS
 from e3rl.runs.checkpoint import load_arrays
-from e3rl.neural.config import NeuralE3Config
 from e3rl.runs.folder import RunFolder, read_metrics
+from e3rl.runs.settings import changed
 from e3rl.types import UserError
 
 LIMIT = 5
-TINY = NeuralE3Config(
-    explore_ratio=0, explore_episodes=6, episodes_per_epoch=2, family="mlp", clock=False, ensemble_size=2, hidden=8,
-    model_updates=2, model_batch=4, prior_weight=0.0, planner="uniform", distance="squared", value_batch=4,
-    value_heads=False, dqn_heads=False, exploit="dqn", exploit_updates=4, dqn_batch=4, evaluation_episodes=2,
+TINY = changed(
+    PRESETS["e3rl-control"],
+    {
+        "explore.episodes": 6, "explore.per_epoch": 2, "model.hidden": 8, "fit.members": 2, "fit.updates": 2,
+        "fit.batch": 4, "planner": "uniform", "exploit": "dqn", "exploit.value.updates": 4, "exploit.value.batch": 4,
+        "exploit.value.hidden": 8, "exploit.value.heads": False, "evaluation_episodes": 2,
+    },
 )  # fmt: skip
 
 
@@ -50,37 +57,36 @@ class Corridor(gymnasium.Env):
         return seen, self.place, self.place > 3.0, False, {}
 
 
-@pytest.fixture(autouse=True)
-def corridor():
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """Held here, the compiled functions serve every run of this module."""
     gymnasium.register("Corridor-v0", entry_point=Corridor, max_episode_steps=LIMIT)
-    Corridor.trouble, Corridor.episodes = {}, 0
-    yield
+    opened = open_environment("Corridor-v0")
+    yield compiled_agent(opened.spec, TINY)
+    opened.close()
     gymnasium.registry.pop("Corridor-v0")
 
 
-@pytest.fixture(scope="module")
-def compiled():
-    """Held here, the compiled functions serve every run of this module."""
-    held = []
-    original = agent_module.lanes_for
-
-    def keep(env, config):
-        held.append(original(env, config))
-        return held[-1]
-
-    agent_module.lanes_for = keep
-    yield held
-    agent_module.lanes_for = original
+@pytest.fixture(autouse=True)
+def no_trouble():
+    Corridor.trouble = {}
 
 
-def train(out, seed=1, resume=False, config=TINY):
+def train(out, seed=1, resume=False, watch=lambda progress: None):
     """The summary; from the first episode on, whatever was played before."""
     Corridor.episodes = 0
-    agent = NeuralE3("Corridor-v0", config, seed=seed)
+    agent = NeuralE3("Corridor-v0", TINY, seed=seed)
     try:
-        return agent.learn(out, resume=resume)
+        return agent.learn(out, resume=resume, watch=watch)
     finally:
-        agent.env.close()
+        agent.close()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nothing disturbed."""
+    out = tmp_path_factory.mktemp("whole")
+    return out, train(out)
 
 
 def table(path):
@@ -92,21 +98,35 @@ def assert_same_run(one, other):
     assert RunFolder(one).policy.read_bytes() == RunFolder(other).policy.read_bytes()
 
 
-@pytest.mark.usefixtures("compiled")
-def test_twin_seeds_are_equal_and_others_are_not(tmp_path):
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        train(tmp_path / name, seed)
-    assert_same_run(tmp_path / "a", tmp_path / "b")
-    assert table(tmp_path / "a") != table(tmp_path / "c")
+def test_twin_seeds_are_equal_and_others_are_not(whole, tmp_path):
+    train(tmp_path / "again")
+    assert_same_run(tmp_path / "again", whole[0])
+    train(tmp_path / "other", seed=2)
+    assert table(tmp_path / "other") != table(whole[0])
 
 
-@pytest.mark.usefixtures("compiled")
-def test_copies_in_processes_of_their_own_make_the_same_run(tmp_path):
-    for asynchronous in (True, False):
-        agent = NeuralE3("CartPole-v1", TINY, asynchronous=asynchronous)
-        agent.learn(tmp_path / str(asynchronous))
-        agent.env.close()
-    assert_same_run(tmp_path / "True", tmp_path / "False")
+def test_learn_predict_evaluate_save_load(compiled, whole, tmp_path):
+    run, summary = whole
+    rows = read_metrics(run)
+    assert [row["phase"] for row in rows] == ["explore"] * 6 + ["exploit"] * 2
+    returns = [float(row["return"]) for row in rows[6:]]
+    assert summary["exploit_return_mean"] == pytest.approx(np.mean(returns))
+    agent = NeuralE3.load(run)
+    assert agent.program.agent is compiled
+    assert isinstance(agent.program.env, PythonCopies)
+    obs = np.array([0.5, 0.0], np.float32)
+    first, judged = agent.predict(obs), agent.evaluate(3)
+    assert 0 <= first < 3
+    assert judged.shape == (3,)
+    np.testing.assert_array_equal(agent.evaluate(3), judged)
+    agent.save(tmp_path / "saved")
+    loaded = NeuralE3.load(tmp_path / "saved")
+    for ours, theirs in zip(jax.tree.leaves(agent.policy), jax.tree.leaves(loaded.policy), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert loaded.predict(obs) == first
+    np.testing.assert_array_equal(loaded.evaluate(3), judged)
+    for each in (agent, loaded):
+        each.close()
 
 
 def breaks(seen):
@@ -117,7 +137,6 @@ def not_a_number(seen):
     return seen * math.nan
 
 
-@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
     ("trouble", "problem"),
     [(breaks, "RuntimeError: the door jammed"), (not_a_number, r"observation\[0\] is nan")],
@@ -153,8 +172,7 @@ def test_an_environment_that_fails_ends_the_run_with_what_was_seen_kept(tmp_path
     assert math.isfinite(summary["exploit_return_mean"])
 
 
-@pytest.mark.usefixtures("compiled")
-def test_an_environment_that_fails_while_exploited_keeps_the_rows(tmp_path):
+def test_an_environment_that_fails_while_exploited_keeps_the_rows(whole, tmp_path):
     Corridor.trouble = {(7, 2): breaks}
     with pytest.raises(UserError, match="Corridor-v0, episode 7, step 2: RuntimeError"):
         train(tmp_path)
@@ -162,25 +180,18 @@ def test_an_environment_that_fails_while_exploited_keeps_the_rows(tmp_path):
     assert [row["phase"] for row in rows] == ["explore"] * 6 + ["exploit"] * 2
     Corridor.trouble = {}
     train(tmp_path, resume=True)
-    Corridor.trouble = {}
-    train(tmp_path / "whole")
-    assert_same_run(tmp_path, tmp_path / "whole")
+    assert_same_run(tmp_path, whole[0])
 
 
-@pytest.mark.usefixtures("compiled")
-def test_a_run_broken_off_resumes_to_the_same_end(tmp_path):
+def test_a_run_broken_off_resumes_to_the_same_end(whole, tmp_path):
     """Stopped between epochs, an environment in Python goes on exactly as if nothing had happened."""
-    train(tmp_path / "whole")
-    agent = NeuralE3("Corridor-v0", TINY, seed=1)
 
     def stop(progress):
         if progress.episode == 4:
             raise KeyboardInterrupt
 
-    Corridor.episodes = 0
     with pytest.raises(KeyboardInterrupt):
-        agent.learn(tmp_path / "cut", watch=stop)
-    agent.env.close()
-    assert len(read_metrics(tmp_path / "cut")) == 2  # the epoch that was not finished is repeated
-    train(tmp_path / "cut", resume=True)
-    assert_same_run(tmp_path / "cut", tmp_path / "whole")
+        train(tmp_path, watch=stop)
+    assert len(read_metrics(tmp_path)) == 2  # the epoch that was not finished is repeated
+    train(tmp_path, resume=True)
+    assert_same_run(tmp_path, whole[0])

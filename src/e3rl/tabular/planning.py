@@ -1,0 +1,107 @@
+"""Exact planning on a table: backward induction over the outcomes seen, compiled once for each size of table.
+
+Arrays are padded to powers of two, so that a growing table is compiled for a few sizes and not for every one.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Int16
+
+from e3rl.tabular.posterior import END, NOTHING, Table
+
+LEAST_ROWS = 64
+
+
+class Model(NamedTuple):
+    """One table to plan on, padded."""
+
+    successor: Int[Array, "S A K"]
+    """The row S, past the last, where there is none or the episode ends: its value is 0."""
+    chance: Float[Array, "S A K"]
+    gain: Float[Array, "S A"]
+    """What a step is worth at once; −∞ for what is not to be done."""
+    leap: Float[Array, "S A"]
+    """The chance of what is not known, which is worth `worth` for every step that is left."""
+
+
+class Planned(NamedTuple):
+    policy: Int16[Array, "n S"]
+    """The best action of every state for the next n time steps."""
+    value: Float[Array, " S"]
+
+
+def padded(
+    table: Table,
+    chance: Float[np.ndarray, "S A K"],
+    gain: np.ndarray,
+    leap: np.ndarray,
+    seen: Int[np.ndarray, "S A K"] | None = None,
+) -> Model:
+    """The table's successors, or others, with these chances, gains and leaps."""
+    states, outcomes = table.states, chance.shape[-1]
+    rows = max(LEAST_ROWS, 1 << (states - 1).bit_length())
+    width = 1 << (outcomes - 1).bit_length()
+    successor = np.full((rows, table.actions, width), rows, np.int32)
+    seen = table.successor[:states] if seen is None else seen
+    successor[:states, :, :outcomes] = np.where((seen == END) | (seen == NOTHING), rows, seen)
+    full = np.zeros((rows, table.actions, width), np.float32)
+    full[:states, :, :outcomes] = chance
+
+    def pad(values: np.ndarray, fill: float) -> Float[np.ndarray, "S A"]:
+        out = np.full((rows, table.actions), fill, np.float32)
+        out[:states] = values
+        return out
+
+    return Model(
+        jnp.asarray(successor), jnp.asarray(full), jnp.asarray(pad(gain, 0.0)), jnp.asarray(pad(leap, 0.0))
+    )
+
+
+@partial(jax.jit, static_argnames="keep")
+def backward_induction(
+    model: Model, steps: Int[Array, ""], worth: Float[Array, ""], floor: Float[Array, ""], keep: int
+) -> Planned:
+    """The best values with `steps` steps to go, and the best actions of the first `keep` of them.
+
+    Q(s, a) = gain + Σ chance · V(s') + leap · worth · (steps left after this one). A state in which nothing may be
+    done is worth `floor` for every step that is left.
+    """
+    rows = model.gain.shape[0]
+
+    def sweep(i: Int[Array, ""], carry: tuple) -> tuple:
+        value, policy = carry
+        left = i.astype(jnp.float32)
+        following = jnp.append(value, 0.0)[model.successor]
+        q = model.gain + jnp.sum(model.chance * following, axis=-1) + model.leap * (worth * left)
+        best = jnp.max(q, axis=-1)
+        value = jnp.where(jnp.isfinite(best), best, floor * (left + 1.0))
+        place = steps - 1 - i
+        chosen = jnp.argmax(q, axis=-1).astype(jnp.int16)
+        # A place past the end is dropped.
+        return value, policy.at[jnp.where(place < keep, place, keep)].set(chosen, mode="drop")
+
+    start = (jnp.zeros(rows), jnp.zeros((keep, rows), jnp.int16))
+    value, policy = jax.lax.fori_loop(0, steps, sweep, start)
+    return Planned(policy, value)
+
+
+@jax.jit
+def policy_value(
+    model: Model, policy: Int16[Array, "n S"], steps: Int[Array, ""], floor: Float[Array, ""]
+) -> Float[Array, " S"]:
+    """The value of a policy with `steps` steps to go; its last row serves from there on."""
+    rows = model.gain.shape[0]
+    each = jnp.arange(rows)
+
+    def sweep(i: Int[Array, ""], value: Float[Array, " S"]) -> Float[Array, " S"]:
+        action = policy[jnp.minimum(steps - 1 - i, policy.shape[0] - 1)]
+        following = jnp.append(value, 0.0)[model.successor[each, action]]
+        gain = model.gain[each, action]
+        new = gain + jnp.sum(model.chance[each, action] * following, axis=-1)
+        return jnp.where(jnp.isfinite(gain), new, floor * (i.astype(jnp.float32) + 1.0))
+
+    return jax.lax.fori_loop(0, steps, sweep, jnp.zeros(rows))

@@ -1,0 +1,351 @@
+"""One program of tabular E³: Algorithm 1 with a table, which learns at every step and plans within the episode."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int, UInt8
+
+from e3rl.e3 import Epoch, Slots, explicit_explore_exploit
+from e3rl.envs.playing.copy import Answer
+from e3rl.envs.playing.python_copies import PythonCopies
+from e3rl.envs.spec import Spec
+from e3rl.runs.agent import AbstractProgram
+from e3rl.runs.checkpoint import load_arrays
+from e3rl.runs.record import Record
+from e3rl.tabular.config import TabularE3Config
+from e3rl.tabular.minds import (
+    KNOWN,
+    Doubt,
+    judge_policy,
+    plan_of_member,
+    plan_to_exploit,
+    plan_to_explore,
+    unknown_share,
+)
+from e3rl.tabular.planning import Planned
+from e3rl.tabular.posterior import Table, digest, index_of
+from e3rl.types import Key, UserError
+
+CHECKPOINT_SECONDS = 30.0
+EXPLORE, EXPLOIT, EVALUATE, LOOK = range(4)
+"""Uses of a seed."""
+STARTS = 20
+"""Beginnings of episodes that are looked at before the first one."""
+IMPORTANT = 0.01
+"""A policy is better if it is worth this share more."""
+UNKNOWN, CHALLENGER, LEADER = range(3)
+"""What an episode of exploring is for."""
+LEAST_PATIENCE = 5
+"""Episodes without a new state or a better policy after which more of them are not expected; or a third of the episodes
+before, if that is longer."""
+QUIET = 50
+"""Steps without news after which it is worth asking whether there is anything left to find."""
+ROWS_PER_WAIT = 512
+"""A table of so many states waits a step longer before it is planned anew."""
+
+
+class TablePolicy(NamedTuple):
+    """What is kept of a finished run: states by their digests, and an action for each at each time step."""
+
+    keys: UInt8[np.ndarray, "S n"]
+    actions: Int[np.ndarray, "T S"]
+    """Time steps past the last row take the last."""
+
+
+class Experience(NamedTuple):
+    """What is remembered beside the table."""
+
+    starts: tuple[int, ...] = ()
+    """Rows of the states in which episodes began."""
+    fresh: tuple[bool, ...] = ()
+    """Which of them had not been seen before."""
+    worth: float = -math.inf
+    """The best policy so far, by the posterior's mean."""
+    last_news: int = 0
+    """The episode that last brought a new state or a better policy."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {name: np.array(value) for name, value in self._asdict().items()}
+
+    @staticmethod
+    def restored(arrays: dict[str, np.ndarray]) -> "Experience":
+        return Experience(*(arrays.pop(name).tolist() for name in Experience._fields))
+
+    def began(self, row: int, fresh: bool) -> "Experience":
+        return self._replace(starts=(*self.starts, row), fresh=(*self.fresh, fresh))
+
+    @property
+    def new_starts(self) -> float:
+        """The chance that an episode begins in a state never seen, by the last ones."""
+        recent = self.fresh[1:][-STARTS:]
+        return (sum(recent) + 0.5) / (len(recent) + 1.0)
+
+
+class Prospect(NamedTuple):
+    """What another episode of exploring promises."""
+
+    value: float
+    """v_explore."""
+    doubt: Doubt
+    challenger: int
+    """The member whose own best policy is most at odds with the one to be returned."""
+    experience: Experience
+
+
+class Played(NamedTuple):
+    """One episode of exploring."""
+
+    total: float
+    length: int
+    disagreement: float
+
+
+class TabularProgram(AbstractProgram):
+    """Trains one seed, in one copy of its environment, which is stepped in Python."""
+
+    def __init__(self, env: PythonCopies, spec: Spec, config: TabularE3Config, seed: int):
+        self.env, self.spec, self.config, self.seed = env, spec, config, seed
+        self.clock_limit = spec.horizon
+        self.steps = min(spec.horizon, config.lookahead)
+        self.every = min(config.explore.update_every, self.steps)
+        self._index: tuple[Any, dict[bytes, int]] = (None, {})
+
+    def learn(self, record: Record, resume: bool = False) -> tuple[TablePolicy, list[dict[str, Any]]]:
+        resumed = record.begin(resume, None)
+        config = self.config
+        table = Table(self.spec.actions, config.members, self.seed, config.capacity)
+        experience, first = Experience(), 0
+        if resumed:
+            arrays = dict(resumed.state)
+            experience, first = Experience.restored(arrays), resumed.abouts[0]["epoch"]
+            table.restore(arrays)
+            table.episode = max(first - 1, 0)
+        record.say("compiling", first, config.explore.limit(table.states))
+        saved = time.perf_counter()
+
+        def plan(table: Table, experience: Experience, before: Any, t: int) -> tuple[Prospect, Prospect]:
+            """Line 5: what to look for next. The plan itself is made within the episode, over and over."""
+            prospect = self._prospect(table, experience, t)
+            return prospect, prospect
+
+        def stop(t: int, prospect: Prospect) -> bool:
+            return t >= config.explore.limit(table.states) or self._settled(prospect.doubt)
+
+        def collect(prospect: Prospect, experience: Experience, t: int) -> tuple[Experience, Played]:
+            return self._explore(record, table, prospect, t)
+
+        def after(epoch: Epoch) -> None:
+            nonlocal saved
+            played: Played = epoch.collected
+            self._record(record, "explore", played, epoch.v_explore.value)
+            limit = config.explore.limit(table.states)
+            record.say("explore", epoch.t + 1, limit, played.total, played.disagreement)
+            self._hold(record, epoch.t + 1, table, epoch.replay)
+            if time.perf_counter() - saved > CHECKPOINT_SECONDS:
+                record.save()
+                saved = time.perf_counter()
+
+        slots = Slots(
+            plan=plan,
+            stop=stop,
+            collect=collect,
+            update_model_set=lambda table, experience, t: (table, None),  # counts are updated at every step
+            exploit=lambda table, experience, prospect: self._exploit(record, table, prospect),
+        )
+        with record:
+            if not experience.starts:
+                experience = self._look_at_starts(table)
+            return explicit_explore_exploit(table, experience, slots, None, first, after)
+
+    def _look_at_starts(self, table: Table) -> Experience:
+        """Where episodes begin: some resets, no step."""
+        experience = Experience()
+        for i in range(STARTS):
+            experience, _ = self._begin(table, experience, LOOK, i)
+        return experience
+
+    def _begin(self, table: Table, experience: Experience, use: int, number: int) -> tuple[Experience, int]:
+        answer = self._asked(self.env.reset([self._episode_seed(use, number)]), 0)
+        before = table.states
+        row = table.find(answer.obs[0])
+        return experience.began(row, table.states > before), row
+
+    def _prospect(self, table: Table, experience: Experience, t: int) -> Prospect:
+        """v_explore and line 6's numbers, and whether the last episode brought anything of importance."""
+        starts = np.array(sorted(set(experience.starts)))
+        value = float(np.asarray(plan_to_explore(table, self.steps, 1).value)[starts].mean())
+        begin = experience.starts[-5:]
+        unknown, untried = (
+            experience.new_starts
+            + (1.0 - experience.new_starts) * unknown_share(table, begin, self.steps, only)
+            for only in (False, True)
+        )
+        policy = judge_policy(table, starts, self.steps, t)
+        better = policy.worth > experience.worth + IMPORTANT * abs(policy.worth)
+        if better or table.discovered_in(t - 1):
+            experience = experience._replace(last_news=t, worth=max(policy.worth, experience.worth))
+        patience = max(LEAST_PATIENCE, experience.last_news // 3)
+        sure = policy.paid >= 1.0 - self.config.explore.epsilon and table.missing_mass()[1] <= KNOWN
+        stale = sure and t - experience.last_news >= patience
+        return Prospect(value, Doubt(unknown, policy.regret, untried, stale), policy.challenger, experience)
+
+    def _settled(self, doubt: Doubt) -> bool:
+        return self.config.explore.epsilon > 0 and doubt.settled(self.config.explore.epsilon)
+
+    def _kind(self, doubt: Doubt, t: int) -> int:
+        """What an episode is for: the unknown; and while members disagree about what is best, three times in four,
+        either the one most at odds with the policy to be returned, or that policy itself, to test what it relies on."""
+        epsilon = self.config.explore.epsilon
+        if doubt.regret <= epsilon or (t % 4 == 0 and doubt.untried > epsilon):
+            return UNKNOWN
+        return CHALLENGER if t % 2 == 1 else LEADER
+
+    def _planned(self, table: Table, kind: int, prospect: Prospect, left: int, t: int) -> Planned:
+        if kind == CHALLENGER:
+            return plan_of_member(table, prospect.challenger, left, t)
+        if kind == LEADER:
+            return plan_to_exploit(table, left, self.every)
+        return plan_to_explore(table, left, self.every)
+
+    def _explore(self, record: Record, table: Table, prospect: Prospect, t: int) -> tuple[Experience, Played]:
+        """Line 7 with line 8 inside: one episode, planned anew every few steps and whenever it brings news."""
+        every, wait = self.every, 1 + table.states // ROWS_PER_WAIT
+        doubt = prospect.doubt
+        experience, state = self._begin(table, prospect.experience, EXPLORE, t)
+        kind = self._kind(doubt, t)
+        total, along, step, since, quiet = 0.0, 0.0, 0, every, 0
+        block: np.ndarray = np.zeros((1, 0), int)
+        table.episode = t
+        while step < self.spec.horizon:
+            if state >= block.shape[1] > 0:
+                kind = UNKNOWN  # nobody has a plan for what was just discovered
+            surprised = kind == UNKNOWN and quiet == 0 and since >= wait
+            due = since >= every and (
+                kind != CHALLENGER or step == 0
+            )  # a challenger goes through with its policy
+            if due or surprised or state >= block.shape[1]:
+                left = min(self.spec.horizon - step, self.steps)
+                block, since = np.asarray(self._planned(table, kind, prospect, left, t).policy), 0
+            action = int(block[min(since, len(block) - 1), state])
+            along += float(table.disagreement[state, action])
+            answer = self.env.step(np.array([action]))
+            if answer.failures:
+                if step:
+                    self._record(record, "explore", Played(total, step, along), math.nan)
+                self._hold(record, t, table, experience)
+                self._asked(answer, step + 1)
+            reward, terminated = float(answer.reward[0]), bool(answer.terminated[0])
+            state, news = table.observe(state, action, reward, answer.obs[0], terminated)
+            total, step, since = total + reward, step + 1, since + 1
+            quiet = 0 if news else quiet + 1
+            if terminated or answer.truncated[0]:
+                break
+            if quiet and quiet % QUIET == 0 and self._settled(self._prospect(table, experience, t + 1).doubt):
+                break  # the episode is given up: there is nothing left to find in it
+        return experience, Played(total, step, along)
+
+    def _hold(self, record: Record, t: int, table: Table, experience: Experience) -> None:
+        arrays = {**table.arrays(), **experience.arrays()}
+        record.hold(t, {name: array[None] for name, array in arrays.items()})
+
+    def _record(self, record: Record, phase: str, played: Played, v_explore: float) -> None:
+        record.read_clock()
+        steps = int(record.env_steps[0]) + played.length
+        record.add(
+            0,
+            phase,
+            played.total,
+            played.length,
+            steps,
+            disagreement=played.disagreement,
+            v_explore=v_explore,
+        )
+
+    def _exploit(
+        self, record: Record, table: Table, prospect: Prospect
+    ) -> tuple[TablePolicy, list[dict[str, Any]]]:
+        """Lines 10 to 12: the best policy of the posterior's mean, then the greedy evaluation."""
+        record.save()
+        explored = int(record.episodes[0])
+        record.say("training to exploit", explored, explored)
+        actions = np.asarray(plan_to_exploit(table, self.steps).policy)[:, : table.states].astype(np.int16)
+        policy = TablePolicy(table.keys[: table.states].copy(), actions)
+        explored_steps = int(record.env_steps[0])
+        played = [self._greedy(policy, EXPLOIT, i) for i in range(self.config.evaluation_episodes)]
+        for each in played:
+            self._record(record, "exploit", each, prospect.value)
+        returns = np.array([each.total for each in played], np.float32)
+        done = int(record.episodes[0])
+        record.say("exploit", done, done, float(returns.mean()), math.nan)
+        summary = record.summary(
+            0,
+            returns,
+            self.spec.optimal_return,
+            explore_episodes=explored,
+            explore_steps=explored_steps,
+            states=table.states,
+            ended=self._how_it_ended(prospect.doubt, explored),
+        )
+        policies = TablePolicy(*(array[None] for array in policy))
+        record.finish(policies, [summary])
+        return policies, [summary]
+
+    def _how_it_ended(self, doubt: Doubt, episodes: int) -> str:
+        if self._settled(doubt):
+            return f"by itself: {doubt}"
+        return f"after {episodes} episodes, the most that it was given: {doubt}"
+
+    def _greedy(self, policy: TablePolicy, use: int, episode: int) -> Played:
+        answer = self._asked(self.env.reset([self._episode_seed(use, episode)]), 0)
+        total, step = 0.0, 0
+        while step < self.spec.horizon:
+            action = self._choose(policy, answer.obs[0], step, episode)
+            answer = self._asked(self.env.step(np.array([action])), step + 1)
+            total, step = total + float(answer.reward[0]), step + 1
+            if answer.terminated[0] or answer.truncated[0]:
+                break
+        return Played(total, step, math.nan)
+
+    def _choose(self, policy: TablePolicy, obs: Float[np.ndarray, "*obs"], step: int, salt: int) -> int:
+        """The action for an encoded observation; of one never seen, any."""
+        if self._index[0] is not policy.keys:
+            self._index = policy.keys, index_of(np.asarray(policy.keys))
+        row = self._index[1].get(digest(obs))
+        if row is None:
+            return int(np.random.default_rng((self.seed, salt, step)).integers(self.spec.actions))
+        return int(policy.actions[min(step, len(policy.actions) - 1), row])
+
+    def _asked(self, answer: Answer, step: int) -> Answer:
+        """The answer, unless the environment failed."""
+        if answer.failures:
+            failure = answer.failures[0]
+            error = UserError(f"{self.env.name}, step {step} of an episode: {failure.problem}")
+            error.add_note(failure.traceback)
+            raise error
+        return answer
+
+    def _episode_seed(self, use: int, episode: int) -> int:
+        return int(np.random.SeedSequence([self.seed, use, episode]).generate_state(1)[0]) % 2**31
+
+    def evaluate(self, policies: TablePolicy, episodes: int) -> Float[np.ndarray, "lanes n"]:
+        policy = TablePolicy(*(np.asarray(array)[0] for array in policies))
+        return np.array([[self._greedy(policy, EVALUATE, i).total for i in range(episodes)]])
+
+    def act(self, policy: TablePolicy, obs: Any, time: int, key: Key) -> int:
+        return self._choose(policy, self.spec.encoding.encode(obs), time, 0)
+
+    def load_policy(self, path: Path) -> TablePolicy:
+        arrays, _ = load_arrays(path)
+        try:
+            return TablePolicy(*(arrays[f".{name}"] for name in TablePolicy._fields))
+        except KeyError as error:
+            raise UserError(f"{path} belongs to another kind of run: {error} is missing") from error
+
+    def blank_policy(self) -> Any:
+        raise UserError("how large a table is shows only when it is read")
+
+    def close(self) -> None:
+        self.env.close()

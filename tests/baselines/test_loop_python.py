@@ -1,0 +1,114 @@
+"""The loop over environments in Python, with an agent that learns nothing: seeds of episodes, and what breaks."""
+
+import equinox as eqx
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from e3rl.baselines import loop_python
+from e3rl.baselines.base import AbstractBaseline, BaselineConfig
+from e3rl.baselines.training import BaselineProgram
+from e3rl.envs.opening import open_environment
+from e3rl.runs.record import Record
+from e3rl.types import UserError
+
+
+class Idle(AbstractBaseline):
+    """Always takes action 0 and counts how often it could have learned."""
+
+    steps: int = eqx.field(static=True, default=1)
+    copies: int = eqx.field(static=True, default=1)
+
+    def init(self, key, shape, actions):
+        return jnp.array(0, jnp.int32)
+
+    def act(self, state, key, obs):
+        return jnp.zeros(obs.shape[0], jnp.int32), None
+
+    def learn(self, state, key, rollout):
+        return state + 1, {"reward": jnp.mean(rollout.reward)}
+
+    def greedy(self, state, key, obs, time):
+        return jnp.array(0, jnp.int32)
+
+
+class IdleConfig(BaselineConfig):
+    def baseline(self):
+        return Idle()
+
+
+CONFIG = IdleConfig(total_steps=10, evaluation_episodes=3)
+
+
+class Fragile(gymnasium.Env):
+    """Breaks in the reset or in the step of that number, counted over all episodes of two steps."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, reset=0, step=0, length=2):
+        self.broken = {"reset": reset, "step": step}
+        self.calls = {"reset": 0, "step": 0}
+        self.seeds, self.length = [], length
+
+    def count(self, call):
+        self.calls[call] += 1
+        if self.calls[call] == self.broken[call]:
+            raise RuntimeError("the cable\ncame off")
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seeds.append(seed)
+        self.count("reset")
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.count("step")
+        return np.zeros(2, np.float32), 1.0, self.calls["step"] % self.length == 0, False, {}
+
+
+def program(env):
+    opened = open_environment(env)
+    copies = opened.copies(1, copy_objects=True)
+    return BaselineProgram([copies], [opened.spec], CONFIG, [7])
+
+
+def test_every_episode_has_a_seed_of_its_own():
+    """Ten steps of training are five episodes and the reset of a sixth; then come three greedy episodes."""
+    env = Fragile()
+    policy, [summary] = program(env).learn(Record([7]))
+    assert (summary["explore_episodes"], summary["total_episodes"], summary["env_steps"]) == (5, 8, 10)
+    assert (summary["exploit_return_mean"], summary["metrics"]) == (2.0, {"reward": 1.0})
+    assert policy.tolist() == [10]
+    assert len(set(env.seeds)) == len(env.seeds) == 6 + 3
+    twin = Fragile()
+    program(twin).learn(Record([7]))
+    assert twin.seeds == env.seeds
+
+
+@pytest.mark.parametrize(
+    ("broken", "place"),
+    [
+        ({"reset": 1}, "reset"),
+        ({"step": 3}, "step 1"),
+        ({"reset": 3}, "reset"),
+        ({"reset": 6 + 2}, "reset"),
+        ({"step": 10 + 4}, "step 2"),
+    ],
+    ids=["first reset", "a step", "a later reset", "reset in evaluation", "step in evaluation"],
+)
+def test_an_environment_that_breaks_ends_the_run_with_one_line(broken, place):
+    with pytest.raises(UserError) as raised:
+        program(Fragile(**broken)).learn(Record([7]))
+    assert str(raised.value) == f"Fragile, {place} of an episode: RuntimeError: the cable came off"
+    assert "in count" in raised.value.__notes__[0]  # where it happened, for who wants to know
+
+
+def test_a_greedy_episode_without_end_is_given_up(monkeypatch):
+    monkeypatch.setattr(loop_python, "LONGEST_EVALUATION", 25)
+    endless = program(Fragile(length=1_000_000))
+    policy, _ = endless.learn(Record([7]))
+    returns, lengths = endless.loop.evaluate(policy, 2)
+    np.testing.assert_array_equal(returns, [[25.0, 25.0]])
+    np.testing.assert_array_equal(lengths, [[25, 25]])

@@ -1,0 +1,226 @@
+"""The command line, called in-process: what it prints, where, and with which exit code. Here all but training."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from matplotlib import image
+
+import e3rl
+from e3rl import cli
+from e3rl.cli import environments
+from e3rl.envs.registration import ENVIRONMENTS
+from e3rl.experiments.catalogue import EXPERIMENTS, results_folder
+from e3rl.types import UserError
+
+
+def test_envs_json_is_one_object_that_agrees_with_gymnasium(capsys):
+    assert cli.main(["envs", "--json"]) == 0
+    out, err = capsys.readouterr()
+    rows = json.loads(out)["envs"]
+    assert err == ""
+    assert [row["id"] for row in rows] == list(ENVIRONMENTS)
+    for row in rows:
+        env = gymnasium.make(row["id"], **row["options"])
+        assert row["observation_space"] == str(env.observation_space)
+        assert row["action_space"] == str(env.action_space)
+        assert row["time_limit"] == env.unwrapped.functional.time_limit
+
+
+def test_envs_table_names_every_id_actions_and_time_limit(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert cli.main(["envs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for env_id in ENVIRONMENTS:
+        assert any(env_id in line for line in lines)
+    maze = next(line for line in lines if "e3rl/Maze-v0" in line)
+    assert re.split("  +", maze.strip())[:4] == ["e3rl/Maze-v0", "Box 10×10×3", "4", "100"]
+
+
+def test_draw_writes_the_panels_and_the_combined_figure(tmp_path, capsys):
+    assert cli.main(["envs", "--draw", str(tmp_path / "new"), "--json"]) == 0
+    drawn = [Path(path) for path in json.loads(capsys.readouterr().out)["drawn"]]
+    assert sorted(drawn) == sorted((tmp_path / "new").iterdir())
+    names = ["lock", "maze-1", "maze-2", "mountain-car", "acrobot", "environments"]
+    assert [path.name for path in drawn] == [f"{name}.png" for name in names]
+    pictures = {path.stem: image.imread(path) for path in drawn}
+    for picture in pictures.values():
+        assert len(np.unique(picture.reshape(-1, picture.shape[-1]), axis=0)) >= 3  # not blank
+    assert not np.array_equal(pictures["maze-1"], pictures["maze-2"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], "COMMAND"),
+        (["nonsense"], "nonsense"),
+        (["envs", "--colour"], "--colour"),
+        (["envs", "--draw"], "--draw"),
+        (["bench", "nonsense"], "nonsense"),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr_and_exit_code_2(argv, words, capfd):
+    assert cli.main(argv) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert re.fullmatch(rf"e3rl: error: .*{words}.*\n", err)
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    assert cli.main(["envs", "--draw", str(blocker / "inside")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("e3rl: error: ")
+    assert str(blocker) in err
+    assert err.count("\n") == 1
+
+
+def raising(error):
+    def run(args):
+        raise error
+
+    return run
+
+
+def test_user_errors_become_one_line_and_bugs_keep_their_traceback(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "envs", raising(UserError("first\nsecond")))
+    assert cli.main(["envs"]) == 2
+    assert capsys.readouterr().err == "e3rl: error: first second\n"
+    monkeypatch.setattr(cli, "envs", raising(ValueError("a bug")))
+    with pytest.raises(ValueError, match="a bug"):
+        cli.main(["envs"])
+
+
+def test_interrupt_exits_with_130(monkeypatch):
+    monkeypatch.setattr(cli, "envs", raising(KeyboardInterrupt()))
+    assert cli.main(["envs"]) == 130
+
+
+def test_a_reader_that_leaves_is_no_error():
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from e3rl.cli import main; sys.exit(main(['reproduce']))",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
+
+
+def test_it_runs_as_a_module_and_its_help_imports_no_experiment():
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "e3rl.cli", "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: e3rl")
+    assert "e3rl.experiments" not in done.stderr
+    assert "matplotlib" not in done.stderr
+
+
+def test_help_and_version(capsys):
+    assert cli.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert "envs" in text
+    assert "bench" in text
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"e3rl {e3rl.__version__}\n"
+
+
+def test_bench_outside_a_checkout_says_so(tmp_path, monkeypatch, capsys):
+    installed = tmp_path / "lib" / "site-packages" / "e3rl" / "cli" / "environments.py"
+    monkeypatch.setattr(environments, "__file__", str(installed))
+    assert cli.main(["bench", "envs"]) == 2
+    assert re.fullmatch("e3rl: error: .*checkout.*\n", capsys.readouterr().err)
+
+
+def test_bench_prints_and_saves_what_the_benchmarks_report(tmp_path, monkeypatch, capsys):
+    row = {"name": "fake/a", "ours_s": 0.5, "yardstick": "theirs", "yardstick_s": 2.0, "ratio": 4.0}
+    lone = {"name": "fake/b", "ours_s": 0.25, "yardstick": None, "yardstick_s": None, "ratio": None}
+    report = {"rows": [row, lone], "config": {"fake": {"unit": "seconds a go"}}, "machine": {"commit": None}}
+    checkout = tmp_path / "checkout"
+    (checkout / "benchmarks").mkdir(parents=True)
+    (checkout / "benchmarks" / "run.py").write_text(f"print({json.dumps(report)!r})")
+    source = checkout / "src" / "e3rl" / "cli" / "environments.py"
+    monkeypatch.setattr(environments, "__file__", str(source))
+    assert cli.main(["bench", "--json", "--out", str(tmp_path / "out")]) == 0
+    assert json.loads(capsys.readouterr().out) == report
+    saved = json.loads((tmp_path / "out" / "fake.json").read_text())
+    assert saved == {"rows": [row, lone], "config": {"unit": "seconds a go"}, "machine": {"commit": None}}
+    monkeypatch.setenv("COLUMNS", "120")
+    assert cli.main(["bench"]) == 0
+    lines = [re.split("  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
+    assert ["fake/a", "0.5 s", "2 s", "4.0×", "theirs"] in lines
+    assert ["fake/b", "0.25 s"] in lines
+    assert ["fake: seconds a go"] in lines
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["evaluate", "nowhere"], "nowhere holds no run"),
+        (["report", "nowhere"], "nowhere holds no run"),
+        (["reproduce", "lock/h6"], "unknown experiment 'lock/h6'"),
+        (["reproduce", "lock/h5", "--seeds", "a,b"], "--seeds takes whole numbers .* got 'a,b'"),
+        (["reproduce", "lock/h5", "--seeds", "-1"], "seeds must be from 0 to .*, got -1"),
+        (["reproduce", "lock/h5", "--seeds", f"0,{2**31}"], "seeds must be from 0 to .*, got 0, 2147483648"),
+        (["reproduce", "baselines-acrobot/dqn", "--seeds", "-1"], "seeds must be from 0 to .*, got -1"),
+    ],
+)
+def test_other_commands_with_bad_input(argv, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(rf"e3rl: error: .*{words}.*\n", err), err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_on_nothing_but_damaged_json_names_the_file(tmp_path, capsys):
+    (tmp_path / "odd.json").write_text('{"experiment": "lock')
+    assert cli.main(["report", str(tmp_path)]) == 2
+    assert re.fullmatch(r"e3rl: error: .*odd\.json is damaged: .*\n", capsys.readouterr().err)
+
+
+def test_reproduce_lists_its_experiments(capsys):
+    assert cli.main(["reproduce", "--json"]) == 0
+    names = json.loads(capsys.readouterr().out)["experiments"]
+    assert names == [*EXPERIMENTS, "dreem"]
+    assert cli.main(["reproduce"]) == 0
+    assert capsys.readouterr().out.splitlines() == names
+
+
+@pytest.mark.parametrize("json_too", [True, False])
+def test_reproduce_runs_an_experiment_where_its_results_belong(json_too, monkeypatch, tmp_path, capsys):
+    asked = []
+
+    def run(name, out, say, seeds):
+        asked.append((name, out, seeds))
+        say("half of it is done")
+        return [{"seed": 5}]
+
+    monkeypatch.setitem(EXPERIMENTS, "lock/h5", run)
+    more = ["--json"] if json_too else []
+    assert cli.main(["reproduce", "lock/h5", *more]) == 0
+    out, err = capsys.readouterr()
+    assert (json.loads(out) if json_too else out) == ({"rows": [{"seed": 5}]} if json_too else "")
+    assert err == "half of it is done\n"
+    assert cli.main(["reproduce", "lock/h5", "--seeds", "5,6", "--out", str(tmp_path), *more]) == 0
+    assert asked == [("lock/h5", Path("results/lock"), []), ("lock/h5", tmp_path, [5, 6])]
+
+
+def test_where_results_belong():
+    folders = {
+        "lock/h5": "lock", "lock-paper/h5": "lock", "mountaincar/e3rl": "control", "acrobot/e3rl": "control",
+        "maze/5-e3rl": "maze", "planning/mcts": "planning", "baselines-lock/h5-standard-dqn": "baselines",
+    }  # fmt: skip
+    for name, folder in folders.items():
+        assert name in EXPERIMENTS
+        assert results_folder(name) == Path("results") / folder

@@ -1,0 +1,171 @@
+"""`e3rl train` without any training: what it refuses, and what it calls things."""
+
+import re
+from pathlib import Path
+
+import jax
+import pytest
+
+from e3rl import cli
+from e3rl.cli import training
+from e3rl.experiments.agents import AGENTS
+from e3rl.neural.agent import NeuralE3
+from e3rl.reports import learning
+from e3rl.runs import train as train_module
+
+SUMMARY = {
+    "seed": 0, "exploit_return_mean": 1.0, "exploit_return_ci": None, "explore_episodes": 7, "wall_seconds": 1.0,
+}  # fmt: skip
+
+
+def one_line(capsys, words):
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(rf"e3rl: error: .*{words}.*\n", err), err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["lock", "--set", "hiden=8"], "unknown setting 'hiden'; did you mean 'model.hidden'"),
+        (["lock", "--set", "model.hiden=8"], "model 'bernoulli' has no setting 'hiden'; it has hidden, "),
+        (["lock", "--set", "planner=graph", "planner.playouts=3"], "'graph' has no setting 'playouts'; it has nodes, "),
+        (["lock", "--set", "planner.playouts=3"], "planner 'value' has no setting 'playouts'; it has value"),
+        (["lock", "--set", "planner=star"], "unknown planner 'star'; known: value, "),
+        (["lock", "--set", "planner=graph", "playouts=3"],
+         "playouts is now called planner.playouts or exploit.playouts, which the parts chosen here do not have"),
+        (["lock", "--set", "fit=3"], "fit is a group: set one of its own settings, such as fit.members"),
+        (["lock", "--set", "clock.x=3"], "clock is true or false: it has no setting 'x'"),
+        (["lock", "--config", "papr"], "unknown config 'papr'; known: auto, e3rl, .*paper-lock-h5"),
+        (["lock", "--algo", "dqn", "--config", "e3rl"], "unknown config 'e3rl'; known: auto, e3rl-dqn, "),
+        (["lock", "--set", "fit.members=0"], "members must be at least 1, got 0"),
+        (["lock", "--set", "planner.value.target_rate=0"], "target_rate must be above 0"),
+        (["lock", "--set", "model.hidden"], "--set takes key=value, got 'model.hidden'"),
+        (["lock", "--set", "model.hidden=big"], "hidden must be a whole number, got 'big'"),
+        (["lock", "--set", "utility.caution=nan"], "caution must be a finite number"),
+        (["lock", "--set", "planner.value.heads=yes"], "heads must be true or false, got 'yes'"),
+        (["lock", "--algo", "ppo", "--set", "bonus.embedding=4"], "bonus 'none' has no setting 'embedding'"),
+        (["lock", "--algo", "ppo-rnd", "--set", "bonus=none"], "ppo-rnd needs a bonus: bonus=rnd, or train ppo"),
+        (["lock", "--horizon", "0"], "horizon must be at least 1, got 0"),
+        (["lock", "--horizon", "x"], "--horizon"),
+        (["lock", "--env", "horizn=3"], "takes no argument 'horizn'; did you mean 'horizon'"),
+        (["lock", "--env", "horizon=three"], "CombinationLock-v0: horizon must be a whole number, got 'three'"),
+        (["lock", "--env", "noise_bits=2.5"], "CombinationLock-v0: noise_bits must be a whole number, got 2.5"),
+        (["lock", "--env", f"seed={10**20}"], r"seed must be a whole number from 0 to .*, got 10{20}"),
+        (["lock", "--env", "antishaped=no"], "antishaped must be true or false, got 'no'"),
+        (["lock", "--env", "switch=true"], "switch must be a number, got True"),
+        (["maze", "--env", "size=5.5"], "Maze-v0: size must be a whole number, got 5.5"),
+        (["lock", "--env", "noise_bits"], "--env takes key=value, got 'noise_bits'"),
+        (["lock", "--size", "3"], "--size belongs to maze"),
+        (["lock", "--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["lock", "--seed", "-1"], "--seed must be from 0"),
+        (["lock", "--seed", "2147483648"], "--seed must be from 0"),
+        (["lock", "--algo", "sarsa"], f"unknown algorithm 'sarsa'; known: {', '.join(AGENTS)}"),
+        (["lock", "--algo", "ppo-rdn"], "unknown algorithm 'ppo-rdn'; did you mean 'ppo-rnd'. known: neural-e3, "),
+        (["mountaincar", "--horizon", "3"], "--horizon belongs to lock: mountaincar has no horizon"),
+        (["maze", "--config", "e3rl-image", "--set", "model=mlp"], "'mlp' is for vectors: use 'conv' for Box"),
+        (["CartPole-v1", "--config", "e3rl"], "'bernoulli' is for binary vectors: use 'mlp' for Box"),
+        (["lock", "--async"], "only Gymnasium environments given by their id can be asynchronous"),
+        (["lock", "--algo", "dqn", "--async"], "only Gymnasium environments given by their id can be asynchronous"),
+        (["Pendulum-v1"], "continuous action space"),
+        (["CartPol-v1"], "unknown environment 'CartPol-v1'"),
+        (["e3rl/Lock-v0"], "unknown environment 'e3rl/Lock-v0'"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_leaves_no_folder(argv, words, tmp_path, capsys):
+    assert cli.main(["train", *argv, "--out", str(tmp_path / "run")]) == 2
+    one_line(capsys, words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_place_that_cannot_hold_a_run(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert cli.main(["train", "lock", "--horizon", "3", "--out", str(tmp_path / "file")]) == 2
+    one_line(capsys, "cannot write .*file/config.json: File exists")
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Training left out: what was asked for instead."""
+    asked = []
+
+    def train(agent, env, options, config, seeds, out, **more):
+        asked.append((agent, env, options, config, list(seeds), more))
+        return [out], [SUMMARY]
+
+    monkeypatch.setattr(train_module, "train", train)
+    monkeypatch.setattr(learning, "draw_runs", lambda paths, picture: picture)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("argv", "folder"),
+    [
+        (["--horizon", "10", "--antishaped"], "lock-neural-e3-horizon10-antishaped-seed0"),
+        (["--seed", "2", "--seeds", "3"], "lock-neural-e3-seeds2-4"),
+        (["--algo", "ue2", "--config", "paper-lock-h5"], "lock-ue2-paper-lock-h5-seed0"),
+        (["--set", "model.hidden=8", "fit.batch=4", "--env", "noise_bits=1"],
+         "lock-neural-e3-noise_bits1-model.hidden8-fit.batch4-seed0"),
+    ],
+)  # fmt: skip
+def test_the_default_folder_names_all_that_was_chosen(argv, folder, trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "lock", *argv]) == 0
+    verdict, picture, following = capsys.readouterr().out.splitlines()
+    assert verdict.endswith(f"(runs/{folder})")
+    assert picture == f"picture: runs/{folder}/learning.png"
+    assert following == f"next: e3rl evaluate runs/{folder} --episodes 1000"
+
+
+def test_options_reach_the_training_as_they_were_meant(trained, tmp_path):
+    argv = ["lock", "--horizon", "4", "--env", "switch=0.25", "antishaped=True", "name=x", "--seed", "3"]
+    argv += ["--resume", "--async", "--set", "fit.batch=4", "--out", str(tmp_path)]
+    assert cli.main(["train", *argv]) == 0
+    [(agent, env, options, config, seeds, more)] = trained
+    assert (agent, env, config, seeds) == (NeuralE3, "e3rl/CombinationLock-v0", "auto", [3])
+    assert options == {"switch": 0.25, "antishaped": True, "name": "x", "horizon": 4}
+    assert (more["resume"], more["asynchronous"], more["changes"]) == (True, True, {"fit.batch": "4"})
+
+
+@pytest.mark.parametrize("algo", AGENTS)
+def test_every_algorithm_of_the_registry_can_be_named(algo, trained, tmp_path, capsys):
+    assert cli.main(["train", "lock", "--algo", algo, "--out", str(tmp_path)]) == 0
+    assert trained[0][0] is AGENTS[algo]
+    kind = "exploration" if AGENTS[algo].explores_first else "training"
+    assert f"after 7 {kind} episodes" in capsys.readouterr().out
+
+
+def test_the_default_folder_of_many_settings_can_be_made(tmp_path):
+    def folder(hidden):
+        args = cli.parser().parse_args(["train", "../ä", "--config", "e3rl"])
+        settings = {f"setting{i}": "long" * 5 for i in range(20)} | {"hidden": hidden}
+        return training._default_folder(args, {}, settings, range(2))
+
+    (tmp_path / folder("1")).mkdir(parents=True)
+    assert folder("1").parent == Path("runs")
+    assert folder("1") != folder("2")
+    assert folder("1").name.endswith("-seeds0-1")
+
+
+@pytest.fixture
+def no_cache():
+    kept = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield
+    jax.config.update("jax_compilation_cache_dir", kept)
+
+
+def test_compiled_programs_are_kept(no_cache, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    training._keep_compiled_programs()
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "e3rl" / "jax")
+
+
+def test_nothing_is_kept_for_a_user_without_a_home(no_cache, monkeypatch):
+    def nobody():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nobody)
+    training._keep_compiled_programs()
+    assert jax.config.jax_compilation_cache_dir is None

@@ -1,0 +1,188 @@
+"""What every agent does by itself: settings, the clock of `predict`, saving and loading, and what it refuses."""
+
+import json
+import math
+
+import gymnasium
+import numpy as np
+import pytest
+from scripted import Echo, EchoConfig
+from tiny import LOCK, lock
+
+from e3rl.envs.lock import CombinationLock
+from e3rl.experiments.agents import load
+from e3rl.runs.folder import RunFolder, read_metrics
+from e3rl.runs.settings import as_dict
+from e3rl.types import UserError
+
+OPTIONS = {"horizon": 3, "noise_bits": 1, "seed": 2}
+OBS = [0, 1, 0, 0]
+
+
+@pytest.fixture(scope="module")
+def agent():
+    agent = Echo(LOCK, EchoConfig(), seed=5, env_options=OPTIONS)
+    agent.learn()
+    return agent
+
+
+def test_settings_are_an_object_or_a_preset_or_what_suits():
+    for config, wanted in (
+        (EchoConfig(offset=3), EchoConfig(offset=3)),
+        ("long", EchoConfig(episodes=9)),
+        ("auto", EchoConfig(offset=4)),
+        (None, EchoConfig(offset=4)),
+    ):
+        assert Echo(LOCK, config).config == wanted
+    with pytest.raises(UserError, match="unknown config 'longer'; known: auto, long"):
+        Echo(LOCK, "longer")
+    with pytest.raises(UserError, match="echo takes settings of type EchoConfig, got 3"):
+        Echo(LOCK, 3)
+
+
+def test_predict_keeps_the_clock(agent):
+    agent.start_episode()
+    assert [agent.predict(OBS) for _ in range(6)] == [1, 2, 3] * 2  # starts over after the horizon
+    agent.predict(OBS)
+    agent.start_episode()
+    assert agent.predict(OBS) == 1
+    assert agent.predict(OBS, time=1) == 2
+    assert agent.predict(OBS) == 3  # a time given sets the clock
+
+
+def test_predict_without_a_clock_counts_on(agent, monkeypatch):
+    monkeypatch.setattr(agent.program, "clock_limit", None)
+    agent.start_episode()
+    assert [agent.predict(OBS) for _ in range(5)] == [1, 2, 3, 0, 1]
+    assert agent.predict(OBS, time=101) == 2
+    with pytest.raises(UserError, match="time must be at least 0, got -1"):
+        agent.predict(OBS, time=-1)
+    agent.start_episode()
+
+
+@pytest.mark.parametrize(
+    ("obs", "time", "message"),
+    [
+        ([0, 1, 0], None, r"observation has shape \(3,\), the space MultiBinary\(4\) has \(4,\)"),
+        ([[0, 1, 0, 0]], None, r"observation has shape \(1, 4\), the space MultiBinary\(4\) has \(4,\)"),
+        ([0, 1, 0, 2], None, r"observation\[3\] is 2, outside the space MultiBinary\(4\)"),
+        ([0, 1, 0, 0.5], None, r"dtype float64, the space MultiBinary\(4\) has int8: \[0, 1, 0, 0.5\]"),
+        ([0, 1, 0, math.nan], None, r"has int8: \[0, 1, 0, nan\]"),
+        ([0, 1, 0, 0], 3, r"time must be in 0 … 2, got 3"),
+        ([0, 1, 0, 0], -1, r"time must be in 0 … 2, got -1"),
+    ],
+)
+def test_predict_refuses(agent, obs, time, message):
+    with pytest.raises(UserError, match=message):
+        agent.predict(obs, time)
+
+
+@pytest.mark.parametrize("use", [lambda a, _: a.predict(OBS), lambda a, _: a.evaluate(3), Echo.save])
+def test_before_learning(use, tmp_path):
+    with pytest.raises(UserError, match=r"has not learned yet: call learn\(\) first"):
+        use(Echo(LOCK, env_options=OPTIONS), tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
+def test_evaluation(agent):
+    assert agent.evaluate(7).shape == (7,)
+    np.testing.assert_array_equal(agent.evaluate(7), agent.evaluate(7))
+    with pytest.raises(UserError, match="episodes must be at least 1, got 0"):
+        agent.evaluate(0)
+
+
+def test_saved_and_loaded_it_is_the_same(agent, tmp_path):
+    agent.save(tmp_path / "saved")
+    about = json.loads((tmp_path / "saved" / "config.json").read_text())
+    assert (about["algo"], about["env"], about["env_options"], about["seed"]) == ("echo", LOCK, OPTIONS, 5)
+    assert about["config"] == as_dict(agent.config)
+    loaded = Echo.load(tmp_path / "saved")
+    assert (loaded.config, loaded.seed, loaded.policy) == (agent.config, agent.seed, agent.policy)
+    np.testing.assert_array_equal(loaded.env.successor, agent.env.successor)
+    loaded.save(tmp_path / "again")
+    for name in ("config.json", "checkpoint/policy.safetensors"):
+        assert (tmp_path / "saved" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+def test_learning_is_recorded_where_asked_and_can_be_loaded_from_there(agent, tmp_path):
+    other, seen = Echo(LOCK, EchoConfig(), seed=5, env_options=OPTIONS), []
+    summary = other.learn(tmp_path / "run", watch=seen.append)
+    assert other.policy == agent.policy
+    assert summary == RunFolder(tmp_path / "run").summary()
+    assert len(read_metrics(tmp_path / "run")) == 4
+    assert [progress.episode for progress in seen] == [1, 2, 3, 4]
+    assert Echo.load(tmp_path / "run").policy == agent.policy
+    with pytest.raises(UserError, match="already holds a run"):
+        other.learn(tmp_path / "run")
+    other.learn(tmp_path / "run", resume=True)
+    assert other.policy == agent.policy
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: gymnasium.make(LOCK, **OPTIONS), lambda: CombinationLock(**OPTIONS)]
+)
+def test_an_environment_without_an_id_is_needed_again(agent, make, tmp_path):
+    env = make()
+    other = Echo(env, EchoConfig(), seed=5)
+    other.learn()
+    other.save(tmp_path)
+    with pytest.raises(UserError, match=r"an environment without an id: load it with env=\.\.\."):
+        Echo.load(tmp_path)
+    assert Echo.load(tmp_path, env=env).policy == agent.policy
+    assert Echo.load(str(tmp_path), env=LOCK).policy == agent.policy
+
+
+def test_loading_what_is_no_agent(agent, tmp_path):
+    with pytest.raises(UserError, match=r"holds no run: config.json is missing"):
+        Echo.load(tmp_path / "nowhere")
+    agent.save(tmp_path)
+    config, policy = tmp_path / "config.json", RunFolder(tmp_path).policy
+    text, weights = config.read_text(), policy.read_bytes()
+
+    def refuses(message):
+        with pytest.raises(UserError, match=message):
+            Echo.load(tmp_path)
+
+    config.write_text("{}")
+    refuses("holds a run of an earlier version")
+    config.write_text('{"format": 2}')
+    refuses("config.json is no configuration of a run: 'algo' is missing")
+    config.write_text(text.replace('"algo": "echo"', '"algo": "dqn"'))
+    refuses("holds an agent of dqn, not of echo")
+    config.write_text(text.replace('"algo": "echo"', '"algo": "shout"'))
+    with pytest.raises(UserError, match="unknown algorithm 'shout'; known: neural-e3"):
+        load(tmp_path)
+    config.write_text(text.replace('"offset"', '"ofset"'))
+    refuses("config.json is no configuration of echo: 'offset' is missing")
+    config.write_text(text.replace('"offset": 0', '"offset": -1'))
+    refuses("config.json is no configuration of echo: offset must not be negative")
+    config.write_text(json.dumps({**json.loads(text), "config": 3}))
+    refuses("config.json is no configuration of echo")
+    config.write_text(text)
+    policy.write_bytes(weights[:-1])
+    refuses("policy.safetensors is damaged")
+    policy.unlink()
+    refuses("has no trained policy yet: finish the run with --resume first")
+    policy.write_bytes(weights)
+    assert Echo.load(tmp_path).policy == agent.policy
+
+
+def test_an_environment_that_is_refused_is_closed_if_it_was_opened_here(monkeypatch):
+    closed = []
+    from e3rl.envs.opening import Opened
+
+    close = Opened.close
+    monkeypatch.setattr(Opened, "close", lambda self: (closed.append(self.spec.name), close(self)))
+    env = gymnasium.make("CartPole-v1")
+    env.unwrapped.close = lambda: closed.append("the object")
+    for each in ("CartPole-v1", env):
+        with pytest.raises(UserError, match="bad luck"):
+            Echo(each, EchoConfig(offset=13))
+    assert closed == ["CartPole-v1"] * 2
+    agent = Echo(env)
+    agent.close()
+    assert closed == ["CartPole-v1"] * 3  # what was given as an object stays open
+
+
+def test_an_agent_of_an_object_describes_no_id():
+    assert Echo(lock(), EchoConfig()).description["env"] is None
