@@ -9,21 +9,22 @@ import tempfile
 import gymnasium
 
 from e3rl import NeuralE3, NeuralE3Config
+from e3rl.runs.settings import changed
 
-QUICK = {"explore_episodes": 4, "hidden": 8, "model_updates": 2, "value_updates": 2, "exploit_updates": 20}
+LOCK, OPTIONS = "e3rl/CombinationLock-v0", {"horizon": 5, "antishaped": True, "seed": 7}
+QUICK = {"explore.episodes": 4, "fit.updates": 2, "planner.value.updates": 2, "exploit.value.updates": 20}
+"""Settings by path, as `e3rl train --set fit.updates=2` takes them: docs/settings.md lists them all."""
 
 
 def main(quick: bool) -> None:
-    options = {"horizon": 5, "antishaped": True, "seed": 7}
-    agent = NeuralE3(
-        "e3rl/CombinationLock-v0", NeuralE3Config(**QUICK if quick else {}), seed=7, env_options=options
-    )
+    config = changed(NeuralE3Config(), QUICK if quick else {})
+    agent = NeuralE3(LOCK, config, seed=7, env_options=OPTIONS)
     summary = agent.learn(
         watch=lambda progress: print(f"\r{progress.phase} {progress.episode}", end="", flush=True)
     )
     print(f"\nreturn {summary['exploit_return_mean']:.2f} of {summary['optimal_return']:.2f}")
 
-    env = gymnasium.make("e3rl/CombinationLock-v0", **options)
+    env = gymnasium.make(LOCK, **OPTIONS)
     obs, _ = env.reset(seed=0)
     agent.start_episode()
     total, done = 0.0, False

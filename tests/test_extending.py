@@ -133,7 +133,7 @@ def test_commands_name_settings_that_exist(command):
     args = parser().parse_args(words)
     options = {name: json.loads(value) for name, value in (item.split("=") for item in args.env_options)}
     opened = open_environment(environment(args.env, options), options)
-    agent = AGENTS.called(args.algo)
+    agent = AGENTS.called("neural-e3" if args.algo == "auto" else args.algo)
     preset = agent.presets["e3rl"] if args.algo == "neural-e3" else None
     settings = agent.configured(opened, preset, dict(item.split("=") for item in args.set))
     assert settings != agent.configured(opened, preset) or not args.set

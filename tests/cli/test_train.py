@@ -119,6 +119,7 @@ def test_the_default_folder_names_all_that_was_chosen(argv, folder, trained, tmp
 
 def test_options_reach_the_training_as_they_were_meant(trained, tmp_path):
     argv = ["lock", "--horizon", "4", "--env", "switch=0.25", "antishaped=True", "name=x", "--seed", "3"]
+    argv += ["--algo", "neural-e3"]
     argv += ["--resume", "--async", "--set", "fit.batch=4", "--out", str(tmp_path)]
     assert cli.main(["train", *argv]) == 0
     [(agent, env, options, config, seeds, more)] = trained

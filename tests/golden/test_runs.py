@@ -20,7 +20,7 @@ _spec.loader.exec_module(runs)
 KNOWN = json.loads(runs.PLACE.read_text())
 QUICK = ("tiny", "graph", "dqn", "ppo-rnd")
 OUTDATED = ("maze", "vae")
-"""Recorded before their graph search maximised the utility they are given."""
+"""Their digests in runs.json are outdated."""
 NAMES = [
     name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
     for name in runs.RUNS
@@ -28,17 +28,10 @@ NAMES = [
 ]
 
 
-@pytest.fixture
-def optimised():
-    """Compiled as users have it, whatever the tests are compiled with."""
-    less = jax.config.read("jax_disable_most_optimizations")
-    if False:
-        jax.config.update("jax_disable_most_optimizations", False)
-        jax.clear_caches()
-    yield
-    if False:
-        jax.config.update("jax_disable_most_optimizations", True)
-        jax.clear_caches()
+def same_machine():
+    """Whether programs round as they did when the runs were recorded."""
+    plain = jax.config.read("jax_disable_most_optimizations")
+    return jax.default_backend() == "cpu" and not plain and runs.machine() == KNOWN["machine"]
 
 
 def assert_close(found, known):
@@ -50,7 +43,6 @@ def assert_close(found, known):
         assert found["norms"][group] == pytest.approx(norm, rel=1e-3), group
 
 
-@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_is_as_it_was(name, tmp_path):
     found = runs.frozen(name, tmp_path / "run")
@@ -59,7 +51,7 @@ def test_a_run_is_as_it_was(name, tmp_path):
     for folder, before in known.items():
         now = found[folder]
         assert_close(now["numbers"], before["numbers"])
-        if jax.default_backend() == "cpu" and runs.machine() == KNOWN["machine"]:
+        if same_machine():
             assert (now["table"], now["weights"]) == (before["table"], before["weights"])
     if name == "tiny":  # otherwise it would have programs of its own
         assert from_dict(NeuralE3.settings, read_json(tmp_path / "run" / "config.json")["config"]) == TINY

@@ -2,7 +2,7 @@
 
 import pytest
 
-from e3rl.baselines import DQN, DQN_CONFIGS
+from e3rl import DQN
 
 pytestmark = pytest.mark.slow
 
@@ -14,6 +14,6 @@ def test_cart_pole_is_balanced_at_the_end_of_training_on_four_of_five_seeds():
 
 def test_the_lock_of_five_levels_with_the_papers_settings():
     """Standard rewards, H = 5: the paper's DQN solves it."""
-    config = DQN_CONFIGS["paper-lock-dqn-h5"]
-    summary = DQN("e3rl/CombinationLock-v0", config, env_options={"horizon": 5}).learn()
+    agent = DQN("e3rl/CombinationLock-v0", "paper-lock-dqn-h5", env_options={"horizon": 5})
+    summary = agent.learn()
     assert summary["exploit_return_mean"] > 0.9 * summary["optimal_return"]

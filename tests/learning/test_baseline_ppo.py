@@ -4,11 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from e3rl.baselines.ppo_config import PPO_CONFIGS, PPOConfig
 
-from e3rl.baselines.loop_jax import CompiledProgram
-from e3rl.baselines.training import Training
-from e3rl.envs.cart_pole import CartPole
+from e3rl import PPO, PPOConfig
+from e3rl.baselines.loop_jax import JaxLoop
+from e3rl.baselines.presets import PPO_CONFIGS
 from e3rl.envs.lock import CombinationLock
 
 pytestmark = pytest.mark.slow
@@ -20,12 +19,8 @@ SEEDS = range(10, 15)
 def test_ppo_balances_the_pole_within_200_000_steps():
     """At the end of training: at least 475 on four of five seeds."""
     config = PPOConfig(total_steps=200_000)
-    means = []
-    for seed in range(5):
-        program = CompiledProgram(config.baseline(), [CartPole()], [seed], config.clock)
-        _, (summary,) = Training(program, config, [seed]).learn()
-        means.append(summary["exploit_return_mean"])
-    assert sum(mean >= 475.0 for mean in means) >= 4
+    means = [PPO("e3rl/CartPole-v1", config, seed).learn()["exploit_return_mean"] for seed in range(5)]
+    assert sum(mean >= 475.0 for mean in means) >= 4, means
 
 
 def last_returns(name, seed):
@@ -33,12 +28,12 @@ def last_returns(name, seed):
     env = CombinationLock(LEVELS, seed=seed)
     config = dataclasses.replace(PPO_CONFIGS[name], total_steps=LOCK_EPISODES * LEVELS)
     algorithm = config.baseline()
-    program = CompiledProgram(algorithm, [env], [seed], config.clock)
-    carry, returns = program.begin(), []
+    loop = JaxLoop(algorithm, [env], [seed], config.clock)
+    carry, returns = loop.begin(), []
     rounds = config.total_steps // (algorithm.steps * algorithm.copies)
-    for done in range(0, rounds, program.size):
-        carry, ended, _ = program.advance(carry, min(program.size, rounds - done))
-        returns.append(ended.returns[ended.ended])
+    for done in range(0, rounds, loop.size):
+        carry, ended, _ = loop.advance(carry, min(loop.size, rounds - done))
+        returns.append(np.asarray(ended.returns)[np.asarray(ended.ended)])
     return float(np.concatenate(returns)[-100:].mean()) / env.optimal_return
 
 

@@ -116,7 +116,9 @@ def test_noise_may_still_hold_something_new_but_nothing_untried():
     assert 0.0 < only < every < 1.0
 
 
-@pytest.mark.parametrize("plan", [lambda t: plan_to_exploit(t, STEPS), lambda t: plan_of_member(t, 1, STEPS, 3)])
+@pytest.mark.parametrize(
+    "plan", [lambda t: plan_to_exploit(t, STEPS), lambda t: plan_of_member(t, 1, STEPS, 3)]
+)
 def test_exploiters_never_take_what_was_not_tried(plan):
     """Half of the actions were tried, all of which cost something."""
     table, rng = new_table(), np.random.default_rng(2)

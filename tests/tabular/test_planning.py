@@ -28,7 +28,9 @@ def drawn(seed, states, outcomes=OUTCOMES):
     """A random table: (successors, chances, gains, leaps), as the planner is to see it."""
     rng = np.random.default_rng(seed)
     seen = rng.choice([NOTHING, END, *range(states)], (states, ACTIONS, outcomes)).astype(np.int32)
-    chance = rng.dirichlet(np.ones(outcomes + 1), (states, ACTIONS))  # what is missing is worth nothing, or `leap`
+    chance = rng.dirichlet(
+        np.ones(outcomes + 1), (states, ACTIONS)
+    )  # what is missing is worth nothing, or `leap`
     gain = np.where(rng.random((states, ACTIONS)) < 0.3, -np.inf, rng.normal(size=(states, ACTIONS)))
     return seen, chance[..., :-1], gain, 0.5 * chance[..., -1]
 
@@ -61,9 +63,7 @@ def plain_policy_value(table, policy, steps, floor):
     for left in range(steps):
         row = policy[min(steps - 1 - left, len(policy) - 1)]
         q = plain_q(table, value, left, 0.0)
-        value = [
-            q[s][row[s]] if q[s][row[s]] > -np.inf else floor * (left + 1) for s in range(len(table[0]))
-        ]
+        value = [q[s][row[s]] if q[s][row[s]] > -np.inf else floor * (left + 1) for s in range(len(table[0]))]
     return value
 
 

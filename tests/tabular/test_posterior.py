@@ -144,7 +144,9 @@ def test_a_full_table_says_what_to_do():
     table = new_table(capacity=3)
     for place in range(3):
         table.find(at(place))
-    with pytest.raises(UserError, match=r"more than 3 different observations: train neural-e3 instead.*capacity"):
+    with pytest.raises(
+        UserError, match=r"more than 3 different observations: train neural-e3 instead.*capacity"
+    ):
         table.observe(0, 1, 0.0, at(3), False)
     assert table.find(at(2)) == 2
     assert table.states == 3

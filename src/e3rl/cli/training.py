@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import sys
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -46,12 +45,14 @@ def train(args: argparse.Namespace) -> int:
         raise UserError(f"--seed must be from 0 to 2**31 − 1, got {args.seed}")
     seeds = range(args.seed, args.seed + args.seeds)
     changes = _pairs(args.set, "--set")
+    why = ""
     if args.algo == "auto":
         named = [name for name, known in AGENTS.items() if args.config in known.presets]
-        args.algo = named[0] if named else _suited(env, given, args.json)
+        args.algo, why = (named[0], "") if named else _suited(env, given)
     agent = AGENTS.called(args.algo)
     out = args.out or _default_folder(args, given, changes, seeds)
     with LiveLine(quiet=args.json) as watch:
+        watch.notes += [why] if why and not args.json else []
         paths, summaries = train_seeds(
             agent,
             env,
@@ -63,7 +64,7 @@ def train(args: argparse.Namespace) -> int:
             watch=watch,
             asynchronous=args.asynchronous,
             changes=changes,
-            say=lambda line: print(f"e3rl: {line}", file=sys.stderr),
+            say=lambda line: watch.notes.append(f"e3rl: {line}"),
         )
     picture = draw_runs(paths, out / "learning.png")
     if args.json:
@@ -76,16 +77,14 @@ def train(args: argparse.Namespace) -> int:
     return 0
 
 
-def _suited(env: str, options: dict[str, Any], quiet: bool) -> str:
+def _suited(env: str, options: dict[str, Any]) -> tuple[str, str]:
     """The algorithm for an environment, where nobody names one, and a line that says why."""
     from e3rl.envs.opening import open_environment
     from e3rl.experiments.agents import suited_agent
 
     with closing(open_environment(env, options)) as opened:
         algo, why = suited_agent(opened)
-    if not quiet:
-        print(f"{env}: {why} → {algo}; force another with --algo", file=sys.stderr)
-    return algo
+    return algo, f"{env}: {why} → {algo}; force another with --algo"
 
 
 def environment(name: str, flags: Collection[str]) -> str:

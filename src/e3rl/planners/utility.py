@@ -43,16 +43,8 @@ class AbstractUtility(Settings):
     caution: float = setting(0.05, "Exploiting, disagreement times this is taken off the predicted reward")
 
     @abstractmethod
-    def pairs(
-        self, p: Float[Array, "E 1 D"], q: Float[Array, "1 E D"], rewards: Float[Array, "E E"]
-    ) -> Float[Array, "E E"]:
-        """δ of every pair of members, with what they say of the next state and how far their rewards are apart."""
-
     def disagreement(self, predicted: Prediction) -> Float[Array, ""]:
-        """max_{e,e'} δ(P_e, P_e') over the pairs of an ensemble's predictions of one next state (App. B.2)."""
-        obs = predicted.obs.reshape(predicted.obs.shape[0], -1)
-        rewards = predicted.reward[:, None] - predicted.reward[None, :]
-        return jnp.max(self.pairs(obs[:, None], obs[None, :], rewards))
+        """How far the members are apart about one next state."""
 
     def explore(self, predicted: Prediction) -> Float[Array, ""]:
         """R_explore of section 2."""
@@ -64,7 +56,22 @@ class AbstractUtility(Settings):
         return reward - self.caution * self.disagreement(predicted) if self.caution > 0.0 else reward
 
 
-class Marginal(AbstractUtility):
+class PairwiseUtility(AbstractUtility):
+    """max_{e,e'} δ(P_e, P_e') over the pairs of an ensemble's predictions of one next state (App. B.2)."""
+
+    @abstractmethod
+    def pairs(
+        self, p: Float[Array, "E 1 D"], q: Float[Array, "1 E D"], rewards: Float[Array, "E E"]
+    ) -> Float[Array, "E E"]:
+        """δ of every pair of members, with what they say of the next state and how far their rewards are apart."""
+
+    def disagreement(self, predicted: Prediction) -> Float[Array, ""]:
+        obs = predicted.obs.reshape(predicted.obs.shape[0], -1)
+        rewards = predicted.reward[:, None] - predicted.reward[None, :]
+        return jnp.max(self.pairs(obs[:, None], obs[None, :], rewards))
+
+
+class Marginal(PairwiseUtility):
     """The sum over bits of the TV of the bit's two distributions, 2|p − p'|: the joint TV has no closed form."""
 
     def pairs(
@@ -73,7 +80,7 @@ class Marginal(AbstractUtility):
         return 2.0 * total_variation(p, q) + jnp.abs(rewards) * self.reward_scale
 
 
-class Mean(AbstractUtility):
+class Mean(PairwiseUtility):
     """The mean over bits and reward of |p − p'|, as the paper's code has it."""
 
     of_probabilities: ClassVar[bool] = True
@@ -84,7 +91,7 @@ class Mean(AbstractUtility):
         return (total_variation(p, q) + jnp.abs(rewards) * self.reward_scale) / (p.shape[-1] + 1)
 
 
-class Hellinger(AbstractUtility):
+class Hellinger(PairwiseUtility):
     """1 − Π_i (√(p p') + √((1−p)(1−p'))), the squared Hellinger distance of the joint distributions, between TV²/8 and
     TV/2."""
 
@@ -99,7 +106,7 @@ class Hellinger(AbstractUtility):
         return 1.0 - jnp.prod(affinity, axis=-1) * jnp.exp(-(reward**2))
 
 
-class Squared(AbstractUtility):
+class Squared(PairwiseUtility):
     """‖s_e − s_e'‖²₂ + reward_scale · (r_e − r_e')² of the predicted means, the explore utility of Appendix B.2.1."""
 
     def pairs(

@@ -39,12 +39,13 @@ class LiveLine:
         self.bar: Bar | None = None
         self.last = 0.0
         self.first: Progress | None = None
+        self.notes: list[str] = []
+        """Lines to be said once the run is under way, or done, so that one that is refused prints its error alone."""
 
     def __enter__(self) -> "LiveLine":
         return self
 
     def _begin(self) -> None:
-        """At the first word of a run, so that a run that is refused prints its error alone."""
         if self.console.is_terminal:
             self.bar = Bar(
                 TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
@@ -55,11 +56,18 @@ class LiveLine:
         else:
             print("compiling; the first episode takes some seconds", file=sys.stderr)
 
-    def __exit__(self, *_: object) -> None:
+    def _say_notes(self) -> None:
+        while self.notes:
+            print(self.notes.pop(0), file=sys.stderr)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._say_notes()
         if self.bar is not None:
             self.bar.stop()
 
     def __call__(self, progress: Progress) -> None:
+        self._say_notes()
         if self.quiet:
             return
         if progress.phase == "compiling":

@@ -189,7 +189,7 @@ class TabularProgram(AbstractProgram):
             experience = experience._replace(last_news=t, worth=max(policy.worth, experience.worth))
         patience = max(LEAST_PATIENCE, experience.last_news // 3)
         sure = policy.paid >= 1.0 - self.config.explore.epsilon and table.missing_mass()[1] <= KNOWN
-        stale = sure and t - experience.last_news >= patience
+        stale = bool(sure) and t - experience.last_news >= patience
         return Prospect(value, Doubt(unknown, policy.regret, untried, stale), policy.challenger, experience)
 
     def _settled(self, doubt: Doubt) -> bool:
@@ -321,8 +321,8 @@ class TabularProgram(AbstractProgram):
     def _asked(self, answer: Answer, step: int) -> Answer:
         """The answer, unless the environment failed."""
         if answer.failures:
-            failure = answer.failures[0]
-            error = UserError(f"{self.env.name}, step {step} of an episode: {failure.problem}")
+            failure, place = answer.failures[0], f"step {step}" if step else "reset"
+            error = UserError(f"{self.spec.name}, {place} of an episode: {failure.problem}")
             error.add_note(failure.traceback)
             raise error
         return answer
