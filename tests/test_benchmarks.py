@@ -71,7 +71,7 @@ def test_every_benchmark_runs(name, monkeypatch):
         assert {"yardstick", "yardstick_s", "ratio"} <= row.keys()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def torch():
     return pytest.importorskip("torch", reason="torch comes with the extra `bench`")
 
@@ -83,7 +83,7 @@ def eager(torch, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def members():
+def members(torch):
     def make(key):
         return BernoulliDynamics(D, A, H, WIDTH, "input", mean_over_bits=True, key=key)
 

@@ -1,13 +1,20 @@
 """One tiny configuration of each baseline for everybody, as tiny.py has one of Neural-E³."""
 
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 from tiny import lock
 
 from e3rl.baselines import DQNConfig, PPOConfig
+from e3rl.baselines.base import AbstractBaseline, BaselineConfig
 from e3rl.baselines.rnd import Rnd
 from e3rl.envs.opening import open_environment
 from e3rl.runs.agent import AbstractAgent
 from e3rl.runs.folder import RunFolder
 from e3rl.runs.record import Record
+from e3rl.runs.settings import setting
 
 STEPS = 90
 """Of training: 15 iterations of three steps in two copies."""
@@ -17,6 +24,39 @@ PPO_CHANGES = {**FRAME, "epochs": 2, "minibatches": 2}
 TINY_DQN = DQNConfig(clock=True, **DQN_CHANGES)
 TINY_PPO = PPOConfig(clock=True, **PPO_CHANGES)
 TINY_RND = PPOConfig(clock=True, bonus=Rnd(embedding=4), **PPO_CHANGES)
+
+
+class Idle(AbstractBaseline):
+    """Acts at random and learns nothing, but remembers its last rollout; greedily it always takes action 0."""
+
+    steps: int = eqx.field(static=True)
+    copies: int = eqx.field(static=True)
+
+    def init(self, key, shape, actions):
+        return {"learned": jnp.array(0, jnp.int32), "obs": jnp.zeros((self.steps, self.copies, *shape))}
+
+    def act(self, state, key, obs):
+        return jax.random.randint(key, (self.copies,), 0, 2), None
+
+    def learn(self, state, key, rollout):
+        learned = {"learned": state["learned"] + 1, "obs": rollout.obs}
+        return learned, {"reward": jnp.mean(rollout.reward)}
+
+    def greedy(self, state, key, obs, time):
+        return jnp.array(0, jnp.int32)
+
+
+@dataclass(frozen=True)
+class IdleConfig(BaselineConfig):
+    """For tests of the loops around an algorithm: nothing in it takes time to compile."""
+
+    total_steps: int = setting(STEPS, "Environment steps", at_least=1)
+    evaluation_episodes: int = setting(5, "Greedy episodes at the end", at_least=1)
+    copies: int = setting(2, "Environments in parallel", at_least=1)
+    steps: int = setting(3, "Steps of each between two rounds", at_least=1)
+
+    def baseline(self):
+        return Idle(self.steps, self.copies)
 
 
 def program(agent: type[AbstractAgent], config, seeds, envs=None):

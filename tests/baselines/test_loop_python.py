@@ -1,44 +1,18 @@
 """The loop over environments in Python, with an agent that learns nothing: seeds of episodes, and what breaks."""
 
-import equinox as eqx
 import gymnasium
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiny_baselines import IdleConfig
 
 from e3rl.baselines import loop_python
-from e3rl.baselines.base import AbstractBaseline, BaselineConfig
 from e3rl.baselines.training import BaselineProgram
 from e3rl.envs.opening import open_environment
 from e3rl.runs.record import Record
 from e3rl.types import UserError
 
 
-class Idle(AbstractBaseline):
-    """Always takes action 0 and counts how often it could have learned."""
-
-    steps: int = eqx.field(static=True, default=1)
-    copies: int = eqx.field(static=True, default=1)
-
-    def init(self, key, shape, actions):
-        return jnp.array(0, jnp.int32)
-
-    def act(self, state, key, obs):
-        return jnp.zeros(obs.shape[0], jnp.int32), None
-
-    def learn(self, state, key, rollout):
-        return state + 1, {"reward": jnp.mean(rollout.reward)}
-
-    def greedy(self, state, key, obs, time):
-        return jnp.array(0, jnp.int32)
-
-
-class IdleConfig(BaselineConfig):
-    def baseline(self):
-        return Idle()
-
-
-CONFIG = IdleConfig(total_steps=10, evaluation_episodes=3)
+CONFIG = IdleConfig(total_steps=10, evaluation_episodes=3, copies=1, steps=1)
 
 
 class Fragile(gymnasium.Env):
@@ -80,7 +54,7 @@ def test_every_episode_has_a_seed_of_its_own():
     policy, [summary] = program(env).learn(Record([7]))
     assert (summary["explore_episodes"], summary["total_episodes"], summary["env_steps"]) == (5, 8, 10)
     assert (summary["exploit_return_mean"], summary["metrics"]) == (2.0, {"reward": 1.0})
-    assert policy.tolist() == [10]
+    assert policy["learned"].tolist() == [10]
     assert len(set(env.seeds)) == len(env.seeds) == 6 + 3
     twin = Fragile()
     program(twin).learn(Record([7]))

@@ -29,15 +29,14 @@ from e3rl.envs.base import AbstractEnvironment
 from e3rl.runs.settings import changed
 from e3rl.types import UserError
 
-# One configuration with one network for everything on vectors, one with a bonus on images. Values start at zero, and
-# the learning rate falls to zero over two rollouts.
-VECTOR = PPOConfig(
+# One configuration with one network for everything, one with two and a bonus. Values start at zero, and the learning
+# rate falls to zero over two rollouts.
+PLAIN = PPOConfig(
     copies=4, steps=6, epochs=3, minibatches=2, hidden=16, total_steps=48, shared_trunk=True,
     learning_rate=1e-2, entropy_coefficient=1.0, value_gain=0.0,
 )  # fmt: skip
-IMAGE = dataclasses.replace(VECTOR, shared_trunk=False, maps=4, bonus=Rnd(embedding=8))
-SHAPES = {VECTOR: (3,), IMAGE: (6, 5, 2)}
-ACTIONS = 4
+BONUS = dataclasses.replace(PLAIN, shared_trunk=False, bonus=Rnd(embedding=8))
+SHAPE, ACTIONS = (3,), 4
 
 init = eqx.filter_jit(ProximalPolicy.init)
 learn = eqx.filter_jit(ProximalPolicy.learn)
@@ -85,13 +84,13 @@ def rollout_of(algorithm, state, key, shape):
     return Rollout(obs[:-1], action, reward, obs[1:], ended, jnp.zeros_like(ended), extra)
 
 
-@pytest.fixture(scope="module", params=SHAPES, ids=["vector", "image with a bonus"])
+@pytest.fixture(scope="module", params=[PLAIN, BONUS], ids=["plain", "with a bonus"])
 def fresh(request):
     """Configuration, algorithm, its first state and a rollout."""
     config = request.param
     algorithm = config.baseline()
-    state = init(algorithm, jax.random.key(0), SHAPES[config], ACTIONS)
-    return config, algorithm, state, rollout_of(algorithm, state, jax.random.key(1), SHAPES[config])
+    state = init(algorithm, jax.random.key(0), SHAPE, ACTIONS)
+    return config, algorithm, state, rollout_of(algorithm, state, jax.random.key(1), SHAPE)
 
 
 def test_surrogate_by_hand():
@@ -151,7 +150,7 @@ def test_the_loss_is_the_sum_of_its_parts(fresh):
 def test_the_first_policy_is_nearly_uniform_and_seeds_differ(fresh):
     config, algorithm, state, rollout = fresh
     np.testing.assert_allclose(rollout.extra.log_probability, -math.log(ACTIONS), atol=0.05)
-    other = init(algorithm, jax.random.key(1), SHAPES[config], ACTIONS)
+    other = init(algorithm, jax.random.key(1), SHAPE, ACTIONS)
     first, second = (jax.tree.leaves(eqx.filter(one.learned, eqx.is_array)) for one in (state, other))
     assert any(bool(jnp.any(a != b)) for a, b in zip(first, second, strict=True))
 
@@ -175,6 +174,33 @@ def test_many_observations_are_those_one_by_one(fresh):
         np.testing.assert_allclose(values[n], one[1], atol=1e-5)
     alone = eqx.filter_jit(Network.__call__)(network.policy, (obs[0] - 0.5) * network.input_gain)
     np.testing.assert_allclose(alone[:ACTIONS], logits[0], atol=1e-6)
+
+
+def drawn(*args):
+    """An actor and critic whose weights are quicker to draw than orthogonal ones."""
+    rng = np.random.default_rng(0)
+    shapes = eqx.filter_eval_shape(eqx.Partial(ActorCritic, *args, key=jax.random.key(0)))
+    return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), shapes)
+
+
+def test_images_against_the_convolutions_written_out():
+    """Two of them, strides 1 and 2 with as much padding as covers the frame, then the layers of a vector's network."""
+    network = drawn((6, 5, 2), ACTIONS, 1, 16, 3, True, 1.0)
+    obs = np.random.default_rng(1).uniform(size=(6, 5, 2)).astype(np.float32)
+    x = obs - 0.5
+    for kernel, stride in zip(network.policy.kernels, (1, 2), strict=True):
+        before = [max(3 - (stride if side % stride == 0 else side % stride), 0) // 2 for side in x.shape[:2]]
+        padded = np.pad(x, [(before[0], 2), (before[1], 2), (0, 0)])
+        rows, columns = (-(-side // stride) for side in x.shape[:2])
+        x = np.array([[np.einsum("hwc,hwcm->m", padded[stride * i : stride * i + 3, stride * j : stride * j + 3], kernel)
+                       for j in range(columns)] for i in range(rows)])  # fmt: skip
+        x = np.maximum(x, 0.0)
+    x = x.reshape(-1)
+    for weight, bias in zip(network.policy.weights[:-1], network.policy.biases[:-1], strict=True):
+        x = np.tanh(weight @ x + bias)
+    out = np.asarray(network.policy.weights[-1] @ x + network.policy.biases[-1])
+    logits, value = eqx.filter_jit(ActorCritic.__call__)(network, jnp.asarray(obs))
+    np.testing.assert_allclose(np.concatenate([logits, value]), out, rtol=1e-4, atol=1e-4)
 
 
 def test_learning_moves_every_network_but_the_target(fresh):
@@ -201,7 +227,7 @@ def test_an_entropy_bonus_widens_a_narrow_policy(fresh):
         return
     where = lambda state: state.learned.network.policy.weights[-1]  # noqa: E731
     state = eqx.tree_at(where, state, 1_000.0 * where(state))
-    rollout = rollout_of(algorithm, state, jax.random.key(1), (3,))._replace(reward=jnp.zeros((6, 4)))
+    rollout = rollout_of(algorithm, state, jax.random.key(1), SHAPE)._replace(reward=jnp.zeros((6, 4)))
     after, _ = learn(algorithm, state, jax.random.key(2), rollout)
     obs = rollout.obs.reshape(-1, 3)
     narrow, wide = (entropy(one.learned.network.many(obs)[0]).item() for one in (state, after))
@@ -297,15 +323,7 @@ def test_settings_that_cannot_be_are_refused(changes, message):
 
 def test_input_gain_spreads_observations_around_the_middle():
     obs = jnp.array([[0.6, 0.3]])
-
-    def network(gain):
-        make = eqx.Partial(ActorCritic, (2,), 3, 1, 4, 1, False, 1.0, gain, key=jax.random.key(0))
-        rng = np.random.default_rng(0)
-        return jax.tree.map(
-            lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), eqx.filter_eval_shape(make)
-        )
-
-    plain, spread = network(1.0), network(4.0)
+    plain, spread = (drawn((2,), 3, 1, 4, 1, False, 1.0, gain) for gain in (1.0, 4.0))
     for ours, same in zip(spread.many(obs), plain.many(0.5 + 4.0 * (obs - 0.5)), strict=True):
         np.testing.assert_allclose(ours, same, rtol=1e-5, atol=1e-7)
     assert not np.allclose(spread.many(obs)[1], plain.many(obs)[1])

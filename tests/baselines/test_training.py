@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny import LOCK, OPTIONS, SEEDS, lock
-from tiny_baselines import STEPS, TINY_DQN, program, record
+from tiny_baselines import STEPS, TINY_DQN, IdleConfig, program, record
 
 from e3rl import cli
 from e3rl.baselines import DQN, DQN_CONFIGS, PPO, PPORND
@@ -34,11 +34,19 @@ def in_python(seeds):
     return program(DQN, POLE, seeds, ["CartPole-v1"])
 
 
+def idling(seeds):
+    return program(DQN, IDLE, seeds)
+
+
+IDLE = IdleConfig(clock=True)
 KINDS = {
-    "two seeds": (on_locks, TINY_DQN, SEEDS),
+    "two seeds idling": (idling, IDLE, SEEDS),
     "one seed": (on_locks, TINY_DQN, SEEDS[:1]),
     "in python": (in_python, POLE, SEEDS[:1]),
+    "two seeds": (on_locks, TINY_DQN, SEEDS),
 }
+SLOW = {"two seeds"}
+"""Compiles for long what a single seed and idling ones go through as well."""
 
 
 class Kind:
@@ -55,7 +63,10 @@ class Kind:
             made.close()
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in KINDS],
+)
 def kind(request):
     return Kind(*KINDS[request.param])
 
@@ -96,7 +107,9 @@ def test_the_record_of_a_run(kind, whole):
         )
         assert (summary["explore_episodes"], summary["total_episodes"]) == (len(trained), len(rows))
         assert (summary["env_steps"], summary["algo"], summary["seed"]) == (STEPS, "dqn", seed)
-        assert set(summary["metrics"]) == {"loss", "value", "epsilon"}
+        assert set(summary["metrics"]) == (
+            {"reward"} if kind.config is IDLE else {"loss", "value", "epsilon"}
+        )
         assert json.loads((path / "summary.json").read_text()) == summary
         steps = [int(row["env_steps"]) for row in rows]
         assert steps == sorted(steps)
@@ -126,32 +139,45 @@ def test_a_killed_run_resumed_ends_the_same(kind, whole, stop_at, tmp_path):
     assert_same_runs(whole[0], tmp_path, kind.seeds)
 
 
-def test_seeds_in_one_program_learn_what_they_learn_alone(kind, whole):
+@pytest.mark.slow
+def test_seeds_in_one_program_learn_what_they_learn_alone():
     """Up to rounding: the first seed's network, trained beside another and by itself. The other's is another."""
-    if len(kind.seeds) == 1:
-        return
-    policies, _ = whole[1]
-    heads = np.asarray(policies.q.online.head)
-    assert np.all(heads[0] != heads[1])
-    alone, _ = on_locks(kind.seeds[:1]).learn(record(DQN, TINY_DQN, kind.seeds[:1]), False)
-    np.testing.assert_allclose(alone.q.online.head[0], heads[0], rtol=1e-3, atol=1e-4)
+    together, alone = (
+        np.asarray(on_locks(seeds).learn(record(DQN, TINY_DQN, seeds))[0].q.online.head)
+        for seeds in (SEEDS, SEEDS[:1])
+    )
+    assert np.all(together[0] != together[1])
+    np.testing.assert_allclose(alone[0], together[0], rtol=1e-3, atol=1e-4)
+
+
+def test_seeds_in_one_program_see_what_they_see_alone():
+    together, alone = (idling(seeds).learn(record(DQN, IDLE, seeds)) for seeds in (SEEDS, SEEDS[1:]))
+    np.testing.assert_array_equal(together[0]["learned"], 15)
+    np.testing.assert_array_equal(together[0]["obs"][1], alone[0]["obs"][0])
+    assert np.any(together[0]["obs"][0] != alone[0]["obs"][0])
+    assert together[1][1]["exploit_return_mean"] == alone[1][0]["exploit_return_mean"]
 
 
 def test_episodes_of_the_lock_last_its_horizon():
-    """Two copies, three levels: both end every iteration."""
-    loop = on_locks(SEEDS).loop
+    """Two seeds, two copies, three levels: all end every iteration."""
+    loop = idling(SEEDS).loop
     carry, ended, metrics = loop.advance(loop.begin(), 4)
     assert ended.ended.shape == (4, 2, 3, 2)
     np.testing.assert_array_equal(ended.ended, np.broadcast_to([[False], [False], [True]], (4, 2, 3, 2)))
     assert set(ended.lengths[ended.ended]) == {3}
-    assert metrics["loss"].shape == (4, 2)
+    assert metrics["reward"].shape == (4, 2)
     np.testing.assert_array_equal(carry.time, 0)
     np.testing.assert_array_equal(carry.obs[..., 4:], np.broadcast_to([1.0, 0.0, 0.0], (2, 2, 3)))
-    np.testing.assert_array_equal(carry.state.replay.rows.obs[:, :24, 4:].sum(axis=-1), 1.0)
-    after_the_end = carry.state.replay.rows.next_obs[:, :24][
-        np.asarray(carry.state.replay.rows.terminated)[:, :24]
-    ]
-    np.testing.assert_array_equal(after_the_end[:, 4:], 0.0)
+
+
+def test_the_clock_in_what_is_remembered():
+    """A hand for every step that is played, none once the episode is over."""
+    loop = on_locks(SEEDS[:1]).loop
+    carry, _, _ = loop.advance(loop.begin(), 4)
+    rows = jax.tree.map(lambda leaf: np.asarray(leaf)[0, :24], carry.state.replay.rows)
+    np.testing.assert_array_equal(rows.obs[:, 4:].sum(axis=-1), 1.0)
+    np.testing.assert_array_equal(rows.next_obs[:, 4:].sum(axis=-1), ~rows.terminated)
+    assert rows.terminated.sum() == 8
 
 
 def test_a_loss_that_is_no_number_ends_the_run():

@@ -14,8 +14,11 @@ from matplotlib import image
 import e3rl
 from e3rl import cli
 from e3rl.cli import environments
+from e3rl.dreem import certify
 from e3rl.envs.registration import ENVIRONMENTS
+from e3rl.experiments import dreem_certify, dreem_results
 from e3rl.experiments.catalogue import EXPERIMENTS, results_folder
+from e3rl.reports import dreem_figures
 from e3rl.types import UserError
 
 
@@ -224,3 +227,57 @@ def test_where_results_belong():
     for name, folder in folders.items():
         assert name in EXPERIMENTS
         assert results_folder(name) == Path("results") / folder
+
+
+def test_reproduce_dreem_runs_and_draws(monkeypatch, tmp_path, capsys):
+    asked = []
+    monkeypatch.setattr(dreem_results, "run", lambda out, say: asked.append(out))
+    monkeypatch.setattr(dreem_figures, "draw", lambda out: [out / "one.png", out / "two.png"])
+    pictures = [str(tmp_path / "one.png"), str(tmp_path / "two.png")]
+    assert cli.main(["reproduce", "dreem", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == pictures
+    assert cli.main(["reproduce", "dreem", "--out", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"figures": pictures}
+    assert asked == [tmp_path, tmp_path]
+
+
+def words(line):
+    return re.split("  +", line.strip())
+
+
+def test_certify_shows_a_line_for_every_family(monkeypatch, capsys):
+    row = {
+        "runs": 2, "failures": 0, "true_model_eliminated": 0, "rounds_max": 3, "rounds_bound": 4e7,
+        "trajectories_max": 10**13, "models_left_per_round": [5.0, 1.5],
+    }  # fmt: skip
+    found = {"families": [{"family": family, **row} for family in ("random", "tree")]}
+    monkeypatch.setattr(certify, "certify_all", lambda names, runs, **options: found)
+    monkeypatch.setenv("COLUMNS", "120")
+    argv = ["dreem", "--certify", "--family", "all", "--runs", "2"]
+    assert cli.main(argv) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert ["tree", "2", "0", "0", "3", "4e+07", "1e+13"] in [words(line) for line in lines]
+    assert lines[-1] == "tree: models left after each round, on average: 5.0 1.5"
+    assert cli.main([*argv, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+
+
+def test_below_theory_shows_how_far_it_still_works(monkeypatch, capsys, tmp_path):
+    asked = []
+
+    def below_theory(out, say, runs, names, **options):
+        asked.append((out, runs, names))
+        say("halfway")
+        return [{"family": "tree"}]
+
+    works = [{"family": "tree", "phi_rule": "theorem", "largest_shrink": 10**6, "n": None}]
+    monkeypatch.setattr(dreem_certify, "below_theory", below_theory)
+    monkeypatch.setattr(dreem_certify, "still_works", lambda rows, share: works)
+    argv = ["dreem", "--below-theory", "--family", "tree", "--runs", "3"]
+    assert cli.main(argv) == 0
+    out, err = capsys.readouterr()
+    assert ["tree", "theorem", "1e+06"] in [words(line) for line in out.splitlines()]
+    assert err == "halfway\n"
+    assert cli.main([*argv, "--json", "--out", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out) == {"rows": [{"family": "tree"}], "still_works": works}
+    assert asked == [(Path("results/dreem"), 3, ["tree"]), (tmp_path, 3, ["tree"])]

@@ -88,6 +88,9 @@ def test_train_prints_its_verdicts_and_draws_its_picture(told):
     assert image.imread(out / "learning.png").size > 0
     assert following == f"next: e3rl evaluate {out / 'seed3'} --episodes 1000"
     said = "".join(lines["stderr"])
+    assert said.startswith(
+        "e3rl/CombinationLock-v0: 4 bits, episodes of 3 steps → neural-e3; force another with --algo\n"
+    )
     assert "compiling" in said
     assert "explore: episode 7/7" in said
     assert "exploit: episode 12/12" in said
@@ -290,7 +293,8 @@ TREE = {"planner.playouts": 4, "planner.particles": 4, "planner.leaf": "zero"}
 def test_training_chooses_by_the_environments_looks(env, options, changes, chosen, tmp_path, capsys):
     """`--config auto`, the default, then `evaluate` and `report` on what it left."""
     settings = [f"{path}={value}" for path, value in {**SMALL, **changes}.items()]
-    argv = ["train", env, "--env", options, "--set", *settings, "--out", str(tmp_path / "run"), "--json"]
+    argv = ["train", env, "--algo", "neural-e3", "--env", options, "--set", *settings, "--json"]
+    argv += ["--out", str(tmp_path / "run")]
     assert cli.main(argv) == 0
     (run,) = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["runs"]
     assert (run["config"]["model"]["name"], run["config"]["planner"]["name"]) == chosen

@@ -11,6 +11,7 @@ from tiny import LOCK, lock
 
 from e3rl.envs.lock import CombinationLock
 from e3rl.experiments.agents import load
+from e3rl.runs.agent import AbstractAgent
 from e3rl.runs.folder import RunFolder, read_metrics
 from e3rl.runs.settings import as_dict
 from e3rl.types import UserError
@@ -186,3 +187,8 @@ def test_an_environment_that_is_refused_is_closed_if_it_was_opened_here(monkeypa
 
 def test_an_agent_of_an_object_describes_no_id():
     assert Echo(lock(), EchoConfig()).description["env"] is None
+
+
+def test_seeds_share_a_program_unless_an_agent_says_otherwise():
+    assert AbstractAgent.share_a_program(EchoConfig())
+    assert not Echo.share_a_program(EchoConfig(together=False))

@@ -70,3 +70,22 @@ def test_a_bar_on_a_terminal():
         assert (task.completed, task.total) == (110, 110)
     assert "exploit" in screen.getvalue()
     assert line.bar.finished
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_notes_are_said_once_the_run_is_under_way_or_done_but_not_before_an_error(quiet, capsys):
+    with LiveLine(quiet) as line:
+        line.notes.append("first")
+        line(at("compiling", 0, 0.0))
+        line.notes.append("second")
+        assert capsys.readouterr().err.splitlines()[0] == "first"
+    assert capsys.readouterr().err == "second\n"
+
+    def refused():
+        with LiveLine(quiet) as line:
+            line.notes.append("third")
+            raise ValueError("refused")
+
+    with pytest.raises(ValueError, match="refused"):
+        refused()
+    assert capsys.readouterr().err == ""

@@ -130,6 +130,8 @@ def test_a_whole_number_is_a_number_too():
         ({"engine.step": "3"}, "engine.step is a group: .*, such as engine.step.rate$"),
         ({"engine": "stem"}, r"unknown engine 'stem'; did you mean 'steam'\? known: steam, electric, bare$"),
         ({"engine": "diesel"}, "unknown engine 'diesel'; known: steam, electric, bare$"),
+        ({"engine": "os:getcwd"}, "os:getcwd is no engine$"),  # and nobody calls it
+        ({"engine": "e3rl.types:UserError"}, "e3rl.types:UserError is no engine$"),
         ({"engine": 3}, "engine must be one of steam, electric, bare, got 3$"),
         ({"engine": Step()}, "engine must be one of steam, electric, bare, got Step"),
         ({"step": 3}, r"step must be Step\(\.\.\.\), got 3$"),
@@ -189,6 +191,7 @@ def test_settings_are_written_with_the_names_of_their_parts():
         (lambda stored: stored["engine"].update(volts=1), "'volts' is no setting$"),
         (lambda stored: stored["step"].update(name="x"), "'name' is no setting$"),
         (lambda stored: stored["engine"].update(name="diesel"), "unknown engine 'diesel'"),
+        (lambda stored: stored["engine"].update(name="os:abort"), "os:abort is no engine$"),
         (lambda stored: stored["engine"].pop("name"), "unknown engine None"),
         (lambda stored: stored.update(step=3), "step must be an object, got 3$"),
         (lambda stored: stored.update(cars="2"), "cars must be a whole number, got '2'$"),

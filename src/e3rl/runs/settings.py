@@ -154,7 +154,7 @@ def _parsed(path: str, value: Any, field: dataclasses.Field, current: Any) -> An
             raise UserError(
                 f"{path} is a group: set one of its own settings, such as {path}.{_first(current)}"
             )
-        chosen = registry.called(value)
+        chosen = _chosen(registry, value)
         return current if type(current) is chosen else chosen()
     if kind is bool:
         if value.lower() not in ("true", "false"):
@@ -166,6 +166,14 @@ def _parsed(path: str, value: Any, field: dataclasses.Field, current: Any) -> An
         return kind(value)
     except (ValueError, OverflowError) as error:
         raise UserError(f"{path} must be {_KINDS[kind]}, got {value!r}") from error
+
+
+def _chosen(registry: Registry, name: Any) -> Any:
+    """The part of that name, which may be anything where another package or a module's name says what it is."""
+    found = registry.called(name)
+    if not (isinstance(found, type) and issubclass(found, Settings)):
+        raise UserError(f"{name} is no {registry.kind}")
+    return found
 
 
 def _first(settings: Settings) -> str:
@@ -207,7 +215,7 @@ def from_dict(kind: type[Given], stored: Mapping[str, Any]) -> Given:
             if not isinstance(value, Mapping):
                 raise UserError(f"{name} must be an object, got {value!r}")
             registry: Registry | None = field.metadata.get("registry")
-            chosen = type(field.default) if registry is None else registry.called(value.get("name"))
+            chosen = type(field.default) if registry is None else _chosen(registry, value.get("name"))
             value = from_dict(
                 chosen, {key: item for key, item in value.items() if key != "name" or registry is None}
             )
