@@ -11,7 +11,6 @@ from e3rl.envs.opening import open_environment
 from e3rl.runs.record import Record
 from e3rl.types import UserError
 
-
 CONFIG = IdleConfig(total_steps=10, evaluation_episodes=3, copies=1, steps=1)
 
 

@@ -148,7 +148,7 @@ def test_the_loss_is_the_sum_of_its_parts(fresh):
 
 
 def test_the_first_policy_is_nearly_uniform_and_seeds_differ(fresh):
-    config, algorithm, state, rollout = fresh
+    _, algorithm, state, rollout = fresh
     np.testing.assert_allclose(rollout.extra.log_probability, -math.log(ACTIONS), atol=0.05)
     other = init(algorithm, jax.random.key(1), SHAPE, ACTIONS)
     first, second = (jax.tree.leaves(eqx.filter(one.learned, eqx.is_array)) for one in (state, other))
@@ -183,24 +183,31 @@ def drawn(*args):
     return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), shapes)
 
 
+def convolved(frame, kernel, stride):
+    """Window by window; the padding is half of what is missing, the smaller half above and to the left."""
+    sides = [-(-side // stride) for side in frame.shape[:2]]
+    before = [(stride * (out - 1) + 3 - side) // 2 for out, side in zip(sides, frame.shape, strict=False)]
+    padded = np.pad(frame, [(before[0], 2), (before[1], 2), (0, 0)])
+    out = np.zeros((*sides, kernel.shape[-1]))
+    for i, j in np.ndindex(*sides):
+        window = padded[stride * i : stride * i + 3, stride * j : stride * j + 3]
+        out[i, j] = np.tensordot(window, kernel, axes=3)
+    return out
+
+
 def test_images_against_the_convolutions_written_out():
-    """Two of them, strides 1 and 2 with as much padding as covers the frame, then the layers of a vector's network."""
+    """Two of them with ReLU, strides 1 and 2, before the layers that a vector passes too."""
     network = drawn((6, 5, 2), ACTIONS, 1, 16, 3, True, 1.0)
     obs = np.random.default_rng(1).uniform(size=(6, 5, 2)).astype(np.float32)
     x = obs - 0.5
     for kernel, stride in zip(network.policy.kernels, (1, 2), strict=True):
-        before = [max(3 - (stride if side % stride == 0 else side % stride), 0) // 2 for side in x.shape[:2]]
-        padded = np.pad(x, [(before[0], 2), (before[1], 2), (0, 0)])
-        rows, columns = (-(-side // stride) for side in x.shape[:2])
-        x = np.array([[np.einsum("hwc,hwcm->m", padded[stride * i : stride * i + 3, stride * j : stride * j + 3], kernel)
-                       for j in range(columns)] for i in range(rows)])  # fmt: skip
-        x = np.maximum(x, 0.0)
+        x = np.maximum(convolved(x, np.asarray(kernel), stride), 0.0)
+    *layers, (weight, bias) = zip(network.policy.weights, network.policy.biases, strict=True)
     x = x.reshape(-1)
-    for weight, bias in zip(network.policy.weights[:-1], network.policy.biases[:-1], strict=True):
-        x = np.tanh(weight @ x + bias)
-    out = np.asarray(network.policy.weights[-1] @ x + network.policy.biases[-1])
+    for inner, shift in layers:
+        x = np.tanh(inner @ x + shift)
     logits, value = eqx.filter_jit(ActorCritic.__call__)(network, jnp.asarray(obs))
-    np.testing.assert_allclose(np.concatenate([logits, value]), out, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(np.concatenate([logits, value]), weight @ x + bias, rtol=1e-4, atol=1e-4)
 
 
 def test_learning_moves_every_network_but_the_target(fresh):

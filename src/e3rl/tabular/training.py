@@ -216,18 +216,18 @@ class TabularProgram(AbstractProgram):
         doubt = prospect.doubt
         experience, state = self._begin(table, prospect.experience, EXPLORE, t)
         kind = self._kind(doubt, t)
-        total, along, step, since, quiet = 0.0, 0.0, 0, every, 0
+        total, along, step, since, quiet, known = 0.0, 0.0, 0, every, 0, 0
         block: np.ndarray = np.zeros((1, 0), int)
         table.episode = t
         while step < self.spec.horizon:
-            if state >= block.shape[1] > 0:
-                kind = UNKNOWN  # nobody has a plan for what was just discovered
+            if kind != UNKNOWN and state >= known > 0:
+                kind, since = UNKNOWN, every  # nobody has a plan for what was just discovered
             surprised = kind == UNKNOWN and quiet == 0 and since >= wait
             due = since >= every and (
                 kind != CHALLENGER or step == 0
             )  # a challenger goes through with its policy
             if due or surprised or state >= block.shape[1]:
-                left = min(self.spec.horizon - step, self.steps)
+                left, known = min(self.spec.horizon - step, self.steps), table.states
                 block, since = np.asarray(self._planned(table, kind, prospect, left, t).policy), 0
             action = int(block[min(since, len(block) - 1), state])
             along += float(table.disagreement[state, action])
