@@ -18,7 +18,7 @@ from e3rl.dreem import certify
 from e3rl.envs.registration import ENVIRONMENTS
 from e3rl.experiments import dreem_certify, dreem_results
 from e3rl.experiments.catalogue import EXPERIMENTS, results_folder
-from e3rl.reports import dreem_figures
+from e3rl.reports import dreem_figures, figure1
 from e3rl.types import UserError
 
 
@@ -55,6 +55,12 @@ def test_draw_writes_the_panels_and_the_combined_figure(tmp_path, capsys):
     for picture in pictures.values():
         assert len(np.unique(picture.reshape(-1, picture.shape[-1]), axis=0)) >= 3  # not blank
     assert not np.array_equal(pictures["maze-1"], pictures["maze-2"])
+
+
+def test_what_was_drawn_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(figure1, "draw_panels", lambda folder: [folder / "lock.png"])
+    assert cli.main(["envs", "--draw", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith(f"wrote {tmp_path / 'lock.png'}\n")
 
 
 @pytest.mark.parametrize(

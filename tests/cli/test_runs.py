@@ -262,8 +262,11 @@ main(sys.argv[1:])
 
 def test_a_run_killed_by_the_system_resumes_to_the_same_bytes(trained, tmp_path):
     """Checkpoint after episode 3, SIGKILL after episode 6, the rest in another process."""
-    same = ("jax_compilation_cache_dir", "jax_disable_most_optimizations")  # or it would round differently
-    settings = {name.upper(): str(jax.config.read(name)) for name in same}
+    settings = {
+        "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir),
+        # Otherwise it would round differently.
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": str(jax.config.read("jax_disable_most_optimizations")),
+    }
     command = [sys.executable, "-c", KILLED, "train", *LOCK, *SET, "--out", str(tmp_path)]
     done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True)
     assert done.returncode == -9, done.stderr
