@@ -54,9 +54,9 @@ class Rounds(Settings):
     """More episodes and training while exploiting, reverted to the best on the first drop (App. C.3)."""
 
     count: int = setting(0, "Rounds at most; 0 for none")
-    episodes: int = setting(20, "Greedy episodes per round (App. C.3: 20)", at_least=1)
+    episodes: int = setting(20, "Greedy episodes per round (20 in the paper's code)", at_least=1)
     updates: int = setting(
-        2_000, "Updates of the exploit value between rounds (App. C.3: 25,000)", at_least=1
+        2_000, "Updates of the exploit value between rounds (25,000 in the paper's code)", at_least=1
     )
 
 

@@ -18,7 +18,9 @@ class DqnFit(Settings):
     """How the offline DQN is trained."""
 
     updates: int = setting(
-        15_000, 'Gradient steps (App. C.1: "DQN updates", 200,000; C.3: 750,000)', at_least=1
+        15_000,
+        "Gradient steps (200,000 on the lock in the paper's code; App. C.3: 750,000)",
+        at_least=1,
     )
     batch: int = setting(100, "Transitions per gradient step", at_least=1)
     learning_rate: float = setting(1e-3, 'Adam\'s step ("Learning Rate" in the tables)', above=0)
