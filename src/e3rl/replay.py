@@ -37,8 +37,15 @@ class Scale(NamedTuple):
     high: Float[Array, "*obs"]
 
     def __call__(self, obs: Shaped[Array, "..."]) -> Float[Array, "..."]:
-        span = jnp.where(self.high > self.low, self.high - self.low, 1.0)
-        return (obs.astype(jnp.float32) - self.low) / span
+        return (obs.astype(jnp.float32) - self.low) / self._span
+
+    def back(self, scaled: Float[Array, "..."]) -> Float[Array, "..."]:
+        """The observations of which models and values see this."""
+        return self.low + scaled * self._span
+
+    @property
+    def _span(self) -> Float[Array, "*obs"]:
+        return jnp.where(self.high > self.low, self.high - self.low, 1.0)
 
 
 class Replay(NamedTuple):
@@ -78,10 +85,17 @@ class Replay(NamedTuple):
         none = jnp.array(0, jnp.int32)
         return Replay(rows, none, none, scale, jnp.asarray(bounded), count, none)
 
-    def append(self, episodes: Trajectory) -> "Replay":
-        """Add one epoch's episodes [n, H], dropping the padding after their ends."""
+    def append(
+        self,
+        episodes: Trajectory,
+        first: Int[Array, " n"] | None = None,
+        same_epoch: Bool[Array, ""] | None = None,
+    ) -> "Replay":
+        """Add one epoch's episodes [n, H], dropping the padding after their ends. Parts of episodes say at which time
+        step they begin (`first`) and whether others of the same epoch were added before them."""
         n, horizon = episodes.valid.shape
         time = jnp.broadcast_to(jnp.arange(horizon, dtype=jnp.int32), (n, horizon))
+        time = time if first is None else time + first[:, None]
         new = Transitions(
             episodes.obs, episodes.action, time, episodes.reward, episodes.next_obs, episodes.terminated
         )
@@ -99,7 +113,8 @@ class Replay(NamedTuple):
         place = jnp.where(end, self.ended + jnp.cumsum(end, dtype=jnp.int32) - 1, capacity)
         endings = self.endings.at[place].set(slot, mode="drop")
         ended = self.ended + jnp.sum(end, dtype=jnp.int32)
-        return Replay(rows, size, self.size, self._rescaled(rows, size), self.bounded, endings, ended)
+        recent = self.size if same_epoch is None else jnp.where(same_epoch, self.recent, self.size)
+        return Replay(rows, size, recent, self._rescaled(rows, size), self.bounded, endings, ended)
 
     def _rescaled(self, rows: Transitions, size: Int[Array, ""]) -> Scale:
         """The data's own range for entries without bounds."""

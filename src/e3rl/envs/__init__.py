@@ -5,6 +5,7 @@ from e3rl.envs.adapter import GymnasiumEnvironment, make
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.cart_pole import CartPole
 from e3rl.envs.encoding import Encoding
+from e3rl.envs.key_door import KeyDoor
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.maze import Maze
 from e3rl.envs.mountain_car import MountainCar
@@ -30,6 +31,7 @@ __all__ = [
     "Encoding",
     "FunctionalGymEnv",
     "GymnasiumEnvironment",
+    "KeyDoor",
     "Maze",
     "MountainCar",
     "Opened",

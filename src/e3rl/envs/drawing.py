@@ -20,6 +20,7 @@ AGENT: Colour = (52, 168, 83)
 GROUND: Colour = (206, 215, 196)
 LINK: Colour = (72, 118, 178)
 WHITE: Colour = (255, 255, 255)
+DOOR_KEY: Colour = (222, 165, 33)
 
 LOCK_STATES = 3
 LOCK_CELL, LOCK_GAP, LOCK_COLUMNS = 32, 6, 25
@@ -111,6 +112,48 @@ def draw_maze(
     canvas.box(low, high, GOAL, corner=0.15 * cell)
     row, column = agent.tolist()
     canvas.agent((cell * (column + 0.5), cell * (row + 0.5)), 0.4 * cell)
+    return canvas.picture()
+
+
+def draw_key_door(
+    cells: Int[np.ndarray, "n n"], agent: Int[np.ndarray, " 2"], heading: int, carrying: bool
+) -> Picture:
+    """Walls dark, the goal a red square, the key a ring with a bit, the door blue and hollow once it is open; the agent
+    is a green disc whose nose shows where it is heading, with the key beside it if it has it."""
+    cell = max(12, MAZE_PIXELS // len(cells))
+    canvas = Canvas(cell * len(cells), cell * len(cells))
+
+    def place(row: float, column: float, inset: float) -> tuple[Point, Point]:
+        return (cell * (column + inset), cell * (row + inset)), (
+            cell * (column + 1 - inset),
+            cell * (row + 1 - inset),
+        )
+
+    def key(row: float, column: float, size: float) -> None:
+        x, y = cell * (column + 0.5), cell * (row + 0.5)
+        canvas.line([(x, y), (x + 1.6 * size * cell, y)], 0.5 * size * cell, DOOR_KEY)
+        canvas.disc((x - 0.5 * size * cell, y), 0.8 * size * cell, DOOR_KEY)
+        canvas.disc((x - 0.5 * size * cell, y), 0.4 * size * cell, PAPER)
+
+    _, wall, goal, lies, locked, opened = range(6)
+    for (row, column), what in np.ndenumerate(cells):
+        if what == wall:
+            canvas.box(*place(row, column, 0), INK)
+        elif what == goal:
+            canvas.box(*place(row, column, 0.12), GOAL, corner=0.15 * cell)
+        elif what == lies:
+            key(row, column, 0.2)
+        elif what in (locked, opened):
+            canvas.box(*place(row, column, 0), LINK)
+            if what == opened:
+                canvas.box(*place(row, column, 0.12), PAPER)
+    row, column = agent.tolist()
+    x, y = cell * (column + 0.5), cell * (row + 0.5)
+    ahead = ((1, 0), (0, 1), (-1, 0), (0, -1))[heading]
+    canvas.agent((x, y), 0.36 * cell)
+    canvas.disc((x + 0.3 * cell * ahead[0], y + 0.3 * cell * ahead[1]), 0.12 * cell, INK)
+    if carrying:
+        key(row, column, 0.12)
     return canvas.picture()
 
 

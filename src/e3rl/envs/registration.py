@@ -15,6 +15,7 @@ from jaxtyping import UInt8
 from e3rl.envs.acrobot import Acrobot
 from e3rl.envs.base import AbstractEnvironment, Observation, State, Step
 from e3rl.envs.cart_pole import CartPole
+from e3rl.envs.key_door import KeyDoor
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.maze import Maze
 from e3rl.envs.mountain_car import MountainCar
@@ -30,6 +31,7 @@ ENVIRONMENTS: Registry[Constructor] = Registry(
     {
         "e3rl/CombinationLock-v0": CombinationLock,
         "e3rl/Maze-v0": Maze,
+        "e3rl/KeyDoor-v0": KeyDoor,
         "e3rl/MountainCar-v0": MountainCar,
         "e3rl/Acrobot-v1": Acrobot,
         "e3rl/CartPole-v1": CartPole,

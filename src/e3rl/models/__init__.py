@@ -7,6 +7,7 @@ from e3rl.models.conv import Conv
 from e3rl.models.factored import Factored
 from e3rl.models.mdn import Mdn
 from e3rl.models.mlp import Mlp
+from e3rl.models.tiles import Tiles
 from e3rl.models.vae import Vae
 from e3rl.registry import Registry
 from e3rl.types import UserError
@@ -19,6 +20,7 @@ FAMILIES: Registry[type[AbstractFamily]] = Registry(
         "factored": Factored,
         "mlp": Mlp,
         "conv": Conv,
+        "tiles": Tiles,
         "mdn": Mdn,
         "vae": Vae,
     },

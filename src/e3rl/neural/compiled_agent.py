@@ -1,5 +1,6 @@
 """Neural-E³'s slots, compiled over several seeds, on functional environments and on those in Python alike."""
 
+import functools
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -11,7 +12,7 @@ from jaxtyping import Array, Float
 
 from e3rl.envs.base import AbstractEnvironment, Observation
 from e3rl.envs.playing.open_loop import Planner, Plans
-from e3rl.envs.playing.python_copies import PythonCopies
+from e3rl.envs.playing.python_copies import Lesson, PythonCopies
 from e3rl.envs.playing.rollout import episode_return
 from e3rl.envs.spec import Spec
 from e3rl.neural.config import NeuralE3Config
@@ -41,17 +42,24 @@ class CompiledAgent:
         self.explore_plans = eqx.filter_jit(one.explore_plans)
         self.exploit_plans = eqx.filter_jit(one.exploit_plans)
         self._collect = over_lanes(one.collect)
+        self._begin = over_lanes(one.begin)
+        self._play_on = over_lanes(one.play_on)
+        self._learn_inside = over_lanes(one.learn_inside)
         self._exploit_episodes = over_lanes(one.exploit_episodes)
         self._evaluate = over_lanes(one.evaluate)
 
     def collect(
         self, env: Environment, policy: Policy, replay: Replay, keys: Keys, t: Array, before: int = 0
-    ) -> tuple[Replay, Episodes]:
-        """Line 7: n episodes of the exploration policy in every lane; `before` were played earlier, which only counts
-        in the message of `EpisodeBroken`."""
+    ) -> tuple[Policy, Replay, Episodes]:
+        """Line 7: n episodes of the exploration policy in every lane, and what has become of it where it learns on the
+        way; `before` were played earlier, which only counts in the message of `EpisodeBroken`."""
         fresh = int(t[0]) == 0  # known here, so that nothing is planned in vain
+        if self.config.explore.update_every > 0:
+            if isinstance(env, AbstractEnvironment):
+                return self._collect_learning(env, policy, replay, keys, t, fresh)
+            return self._collect_learning_in_python(env, policy, replay, keys, t, fresh, before)
         if isinstance(env, AbstractEnvironment):
-            return self._collect(env, policy, replay, keys, t, fresh)
+            return policy, *self._collect(env, policy, replay, keys, t, fresh)
         only, uniform = lane_of(policy), self.one.is_uniform(lane_of(replay), fresh)
 
         def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
@@ -59,7 +67,51 @@ class CompiledAgent:
 
         key = key_for(keys[0], "collect", t[0])
         played = self._play(env, plan, key, self.config.explore.per_epoch, before)
-        return self.absorb(policy, replay, played)
+        return policy, *self.absorb(policy, replay, played)
+
+    def _collect_learning(
+        self, env: AbstractEnvironment, policy: Policy, replay: Replay, keys: Keys, t: Array, fresh: bool
+    ) -> tuple[Policy, Replay, Episodes]:
+        """An episode in every lane, with learning on the way."""
+        playing = self._begin(env, keys, t)
+        parts: list[Episodes] = []
+        while True:
+            first = fresh and not parts
+            playing, replay, part = self._play_on(env, playing, policy, replay, keys, t, first)
+            parts.append(part)
+            running = playing.running[:, 0]
+            if not running.any():
+                return policy, replay, functools.reduce(Episodes.and_then, parts)
+            policy = self._learn_inside(policy, replay, keys, t, running, jnp.full_like(t, len(parts)))
+
+    def _collect_learning_in_python(
+        self,
+        env: PythonCopies,
+        policy: Policy,
+        replay: Replay,
+        keys: Keys,
+        t: Array,
+        fresh: bool,
+        before: int,
+    ) -> tuple[Policy, Replay, Episodes]:
+        every = self.config.explore.update_every
+        parts: list[Episodes] = []
+
+        def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
+            uniform = self.one.is_uniform(lane_of(replay), fresh and not parts)
+            return self.explore_plans(lane_of(policy), uniform, keys, obs, time, running)
+
+        def learn(played: Trajectory, ended: bool) -> None:
+            nonlocal policy, replay
+            first = jnp.full((1, 1), every * len(parts), jnp.int32)
+            replay, part = self.absorb(policy, replay, self.one_lane(played), first)
+            parts.append(part)
+            if not ended:
+                running, i = jnp.ones(1, bool), jnp.full_like(t, len(parts))
+                policy = self._learn_inside(policy, replay, keys, t, running, i)
+
+        self._play(env, plan, key_for(keys[0], "collect", t[0]), 1, before, Lesson(every, learn))
+        return policy, replay, functools.reduce(Episodes.and_then, parts)
 
     def exploit_episodes(
         self,
@@ -90,7 +142,15 @@ class CompiledAgent:
         only = lane_of(policy)
         return self._play(env, lambda *now: self.exploit_plans(only, *now), key, count, before)
 
-    def _play(self, env: PythonCopies, plan: Planner, key: Key, count: int, before: int) -> Trajectory:
+    def _play(
+        self,
+        env: PythonCopies,
+        plan: Planner,
+        key: Key,
+        count: int,
+        before: int,
+        lesson: Lesson | None = None,
+    ) -> Trajectory:
         """Episodes of an environment in Python, as those of a single lane."""
         storage = self.one.storage
 
@@ -98,7 +158,7 @@ class CompiledAgent:
             keys = jax.random.split(key, env.copies)
             return plan(keys, jnp.asarray(obs, storage), jnp.asarray(time), jnp.asarray(running))
 
-        return self.one_lane(env.play(plan_all, key, count, before))
+        return self.one_lane(env.play(plan_all, key, count, before, lesson))
 
     def one_lane(self, episodes: Trajectory) -> Trajectory:
         """Episodes that were played in Python, as those of a single lane."""

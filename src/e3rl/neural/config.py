@@ -33,6 +33,11 @@ class Explore(Settings):
         0.0,
         "ε of Algorithm 1, line 6: exploration also ends once v_explore ≤ ε/|A|. 0 leaves it to the number of epochs",
     )
+    update_every: int = setting(
+        0,
+        "Steps of an episode after which models are updated and plans made anew, before it has ended; 0 learns between "
+        "episodes only, as Algorithm 1 has it. Then an epoch is one episode",
+    )
     uniform_transitions: int = setting(
         0, "Actions are uniform until the replay buffer holds this many transitions (100 in the paper's code)"
     )
@@ -40,6 +45,8 @@ class Explore(Settings):
     def check(self) -> None:
         if self.ratio == 0 and self.episodes == 0:
             raise UserError("ratio and episodes of explore are both 0: there would be nothing to learn from")
+        if self.update_every > 0 and self.per_epoch > 1:
+            raise UserError("learning inside episodes (explore.update_every) takes explore.per_epoch=1")
 
     def total(self, horizon: int) -> int:
         """Exploration episodes of a run."""

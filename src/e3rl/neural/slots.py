@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.envs.base import AbstractEnvironment, Observation
-from e3rl.envs.playing.open_loop import Plans, rollout_plans
+from e3rl.envs.playing.open_loop import Plans, Playing, begin, go_on, rollout_plans
 from e3rl.envs.playing.rollout import episode_return, rollout
 from e3rl.envs.spec import Spec
 from e3rl.models import refuse_misfit
@@ -36,6 +36,16 @@ class Episodes(NamedTuple):
     """Ended by the environment and not by the time limit."""
     start: Shaped[Array, "n *obs"]
     """The first observations."""
+
+    def and_then(self, later: "Episodes") -> "Episodes":
+        """Episodes of which `later` is the next part."""
+        return Episodes(
+            self.returns + later.returns,
+            self.lengths + later.lengths,
+            self.disagreement + later.disagreement,
+            self.terminated | later.terminated,
+            self.start,
+        )
 
 
 class OneSeed:
@@ -101,7 +111,7 @@ class OneSeed:
     ) -> tuple[Replay, Episodes]:
         """Line 7: n episodes of the exploration policy."""
         uniform = self.is_uniform(replay, fresh)
-        keys = jax.random.split(key_for(key, "collect", t), self.config.explore.per_epoch)
+        keys = self._episode_keys(key, t)
         if self.config.planner.open_loop:
 
             def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
@@ -120,6 +130,43 @@ class OneSeed:
         episodes = jax.vmap(lambda key: rollout(env, act, key, self.observe))(keys)
         return self.absorb(policy, replay, episodes)
 
+    def begin(self, env: AbstractEnvironment, key: Key, t: Array) -> Playing:
+        """An episode of line 7 that is to be learned from before it has ended."""
+        return begin(env, self._episode_keys(key, t), self.observe)
+
+    def play_on(
+        self,
+        env: AbstractEnvironment,
+        playing: Playing,
+        policy: Policy,
+        replay: Replay,
+        key: Key,
+        t: Array,
+        fresh: bool,
+    ) -> tuple[Playing, Replay, Episodes]:
+        """The episode's next steps, until there is something to learn again."""
+        uniform, keys = self.is_uniform(replay, fresh), self._episode_keys(key, t)
+
+        def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
+            return self.explore_plans(policy, uniform, keys, obs, time, running)
+
+        steps = self.config.explore.update_every
+        now, played = go_on(env, plan, keys, playing, steps, self.observe)
+        return now, *self.absorb(policy, replay, played, playing.time)
+
+    def learn_inside(
+        self, policy: Policy, replay: Replay, key: Key, t: Array, running: Array, i: Array
+    ) -> Policy:
+        """Lines 8 and 5 for the i-th time in the middle of an episode; nothing changes where it is over."""
+        key = jax.random.fold_in(key_for(key, "inside the episode", t), i)
+        now = jnp.array(0, jnp.int32)
+        models, _ = self.update_models(policy.models, replay, key, now)
+        learned, _ = self.plan(models, policy.value, replay, key, now)
+        return jax.tree.map(lambda new, old: jnp.where(running, new, old), learned, policy)
+
+    def _episode_keys(self, key: Key, t: Array) -> Keys:
+        return jax.random.split(key_for(key, "collect", t), self.config.explore.per_epoch)
+
     def _explore_action(self, policy: Policy, key: Key, obs: Observation, time: Array) -> Action:
         utility = self.config.utility.explore
         return self.config.planner.plan(policy, obs, time, key, utility, self.problem).actions[0]
@@ -136,7 +183,10 @@ class OneSeed:
         def chance() -> Plans:
             length = self.problem.horizon if planner.open_loop else 1
             draw = jax.vmap(lambda key: jax.random.randint(key, (length,), 0, self.problem.actions))
-            return draw(keys), jnp.ones(time.shape, jnp.int32)
+            expected = jax.tree.map(  # nothing: nobody goes astray
+                lambda leaf: jnp.full(leaf.shape, jnp.nan), jax.eval_shape(planned).expected
+            )
+            return Plans(draw(keys), jnp.ones(time.shape, jnp.int32), expected)
 
         return choose(uniform, chance, planned)
 
@@ -147,14 +197,18 @@ class OneSeed:
         utility = self.config.utility.exploit
         return self.config.exploit.plan_many(policy, obs, time, keys, running, utility, self.problem)
 
-    def absorb(self, policy: Policy, replay: Replay, episodes: Trajectory) -> tuple[Replay, Episodes]:
-        """The episodes into the buffer, and what is reported about them."""
+    def absorb(
+        self, policy: Policy, replay: Replay, episodes: Trajectory, first: Int[Array, " n"] | None = None
+    ) -> tuple[Replay, Episodes]:
+        """The episodes into the buffer, and what is reported about them. Parts of episodes begin at the time steps
+        `first`."""
 
         def disagreement(obs: Observation, action: Action, time: Array) -> Float[Array, ""]:
             predicted = predict(policy.models.members, policy.scale(obs), action, time)
             return self.config.utility.disagreement(predicted)
 
-        steps = jnp.broadcast_to(jnp.arange(self.problem.horizon), episodes.action.shape)
+        steps = jnp.broadcast_to(jnp.arange(episodes.action.shape[1]), episodes.action.shape)
+        steps = steps if first is None else steps + first[:, None]
         flat = jax.tree.map(
             lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (episodes.obs, episodes.action, steps)
         )
@@ -166,7 +220,8 @@ class OneSeed:
             jnp.any(episodes.valid & episodes.terminated, axis=1),
             episodes.obs[:, 0],
         )
-        return replay.append(episodes), described
+        same_epoch = None if first is None else jnp.all(first > 0)
+        return replay.append(episodes, first, same_epoch), described
 
     def update_models(
         self, models: ModelSet, replay: Replay, key: Key, t: Array

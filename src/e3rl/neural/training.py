@@ -77,18 +77,24 @@ class NeuralProgram(AbstractProgram):
         resumed = record.begin(resume, lambda: eqx.filter_eval_shape(self.agent.one.fresh, self.keys[0]))
         record.say("compiling", int(record.episodes[0]), self._explore_episodes)
         models, value, replay = resumed.state if resumed else self.agent.init(self.keys)
-        policy = Policy(models, value, replay.scale)
+        policy = learned = Policy(models, value, replay.scale)
+
+        def collect(policy: Policy, replay: Replay, t: int) -> tuple[Replay, Episodes]:
+            nonlocal learned  # on the way, where it does not wait for the end of an episode
+            learned, replay, collected = self._collect(record, policy, replay, t)
+            return replay, collected
+
         slots = Slots(
-            plan=self._plan,
+            plan=lambda models, replay, _, t: self._plan(models, replay, learned, t),
             stop=lambda t, v_explore: self._stop(record, t, v_explore),
-            collect=lambda policy, replay, t: self._collect(record, policy, replay, t),
-            update_model_set=lambda models, replay, t: self._update(record, models, replay, t),
+            collect=collect,
+            update_model_set=lambda _, replay, t: self._update(record, learned.models, replay, t),
             exploit=exploit,
         )
 
         def after(epoch: Epoch) -> None:
             self._record(record, "explore", epoch.collected, epoch.fitted, epoch.v_explore)
-            state = (epoch.models, epoch.policy.value, epoch.replay)
+            state = (epoch.models, learned.value, epoch.replay)
             record.hold(epoch.t + 1, state)
             if (epoch.t + 1) % self.checkpoint_epochs == 0 or epoch.t + 1 == self.agent.one.epochs:
                 record.save()
@@ -118,7 +124,9 @@ class NeuralProgram(AbstractProgram):
         agreed = epsilon > 0 and small_disagreement(float(v_explore[0]), epsilon, self.spec.actions)
         return t >= self.agent.one.epochs or agreed
 
-    def _collect(self, record: Record, policy: Policy, replay: Replay, t: int) -> tuple[Replay, Episodes]:
+    def _collect(
+        self, record: Record, policy: Policy, replay: Replay, t: int
+    ) -> tuple[Policy, Replay, Episodes]:
         before = int(record.episodes[0])
         try:
             return self.agent.collect(self.env, policy, replay, self.keys, self._epoch(t), before)
@@ -245,8 +253,7 @@ class NeuralProgram(AbstractProgram):
     def act(self, policy: Policy, obs: Any, time: int, key: Key) -> int:
         observed = jnp.asarray(self.spec.encoding.encode(obs), self.agent.one.storage)
         now = (key[None], observed[None], jnp.array([time], jnp.int32), jnp.array([True]))
-        plans, _ = self.agent.exploit_plans(policy, *now)
-        return int(plans[0, 0])
+        return int(self.agent.exploit_plans(policy, *now).actions[0, 0])
 
     def blank_policy(self) -> Policy:
         def fresh() -> Policy:

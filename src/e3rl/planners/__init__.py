@@ -5,6 +5,7 @@ from e3rl.planners.exploit_dqn import OfflineDqn
 from e3rl.planners.exploit_value import ImaginedValue
 from e3rl.planners.graph_search import GraphSearch
 from e3rl.planners.mcts import TreeSearch
+from e3rl.planners.state_graph import StateGraph
 from e3rl.planners.uniform import Uniform
 from e3rl.planners.utility import AbstractUtility, Hellinger, Marginal, Mean, Squared
 from e3rl.planners.value import ValuePlanner
@@ -16,6 +17,7 @@ PLANNERS: Registry[type[AbstractPlanner]] = Registry(
     {
         "value": ValuePlanner,
         "graph": GraphSearch,
+        "states": StateGraph,
         "mcts": TreeSearch,
         "uniform": Uniform,
     },
@@ -28,6 +30,7 @@ EXPLOITERS: Registry[type[AbstractPlanner]] = Registry(
         "value": ImaginedValue,
         "dqn": OfflineDqn,
         "graph": GraphSearch,
+        "states": StateGraph,
         "mcts": TreeSearch,
     },
 )

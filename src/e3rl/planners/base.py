@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from e3rl.envs.playing.open_loop import Plans
 from e3rl.models.base import Problem
 from e3rl.models.fit import ModelSet
 from e3rl.replay import Replay, Scale
@@ -36,6 +37,8 @@ class Plan(NamedTuple):
     length: Int[Array, ""]
     value: Float[Array, ""]
     """What the plan is worth: v_explore where the utility is that of exploring."""
+    expected: Float[Array, " L *obs"] | None = None
+    """The observations that the actions should lead to, where the plan is to be dropped when they do not."""
 
 
 @dataclass(frozen=True)
@@ -102,20 +105,17 @@ class AbstractPlanner(Settings):
         running: Bool[Array, " n"],
         utility: Utility,
         problem: Problem,
-    ) -> tuple[Int[Array, "n L"], Int[Array, " n"]]:
-        """Action sequences of several episodes and how many of their actions count; only those `running` matter."""
+    ) -> Plans:
+        """The plans of several episodes; only those `running` matter."""
 
-        def one(
-            key: Key, obs: Shaped[Array, "*obs"], time: Int[Array, ""]
-        ) -> tuple[Int[Array, " L"], Int[Array, ""]]:
+        def one(key: Key, obs: Shaped[Array, "*obs"], time: Int[Array, ""]) -> Plans:
             found = self.plan(policy, obs, time, key, utility, problem)
-            return found.actions, found.length
+            return Plans(found.actions, found.length, found.expected)
 
         if not self.open_loop:
             return jax.vmap(one)(keys, obs, time)
-        nothing = (
-            jnp.zeros((time.shape[0], problem.horizon), jnp.int32),
-            jnp.ones(time.shape, jnp.int32),
+        nothing = jax.tree.map(
+            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(jax.vmap(one), keys, obs, time)
         )
         at_once = 1 if jax.default_backend() == "cpu" else AT_ONCE
         return for_those(running, one, (keys, obs, time), nothing, at_once)

@@ -1,20 +1,48 @@
 """Episodes of policies that are action sequences (section 4.2): plan, carry the plan out, plan again."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from e3rl.envs.base import AbstractEnvironment, Observation
+from e3rl.envs.base import AbstractEnvironment, Observation, State
 from e3rl.envs.playing.rollout import as_observed
 from e3rl.types import Keys, Trajectory
 
-Plans: TypeAlias = tuple[Int[Array, "n L"], Int[Array, " n"]]
-"""Action sequences of n episodes, and how many of their actions are meant."""
-Planner: TypeAlias = Callable[[Keys, Observation, Int[Array, " n"], Bool[Array, " n"]], Plans]
-"""(keys, observations, time steps, which episodes still run) -> plans, for n episodes at once."""
+AS_EXPECTED = 1e-3
+"""How far an entry of an observation may be from what a plan expected."""
+
+
+class Plans(NamedTuple):
+    """What n episodes are going to do."""
+
+    actions: Int[Array, "n L"]
+    lengths: Int[Array, " n"]
+    """How many of the actions are meant."""
+    expected: Float[Array, "n L *obs"] | None = None
+    """Where they should lead: a plan is dropped as soon as the world is elsewhere. None: nobody looks."""
+
+
+Planner: TypeAlias = Callable[[Keys, Observation, Int[Array, " n"], Bool[Array, " n"]], Any]
+"""(keys, observations, time steps, which episodes still run) -> `Plans` for n episodes at once."""
+
+
+class Playing(NamedTuple):
+    """n episodes under way."""
+
+    states: State
+    obs: Shaped[Array, "n *obs"]
+    time: Int[Array, " n"]
+    running: Bool[Array, " n"]
+
+
+def begin(env: AbstractEnvironment, keys: Keys, observe: Callable[[Observation], Observation]) -> Playing:
+    """One episode per key, before its first step."""
+    states, obs = jax.vmap(env.reset)(_apart(keys)[0])
+    episodes = keys.shape[0]
+    return Playing(states, jax.vmap(observe)(obs), jnp.zeros(episodes, jnp.int32), jnp.ones(episodes, bool))
 
 
 def rollout_plans(
@@ -23,26 +51,36 @@ def rollout_plans(
     keys: Keys,
     observe: Callable[[Observation], Observation] = as_observed,
 ) -> Trajectory:
-    """One episode per key, all together: every one of them plans, carries its plan out to the end without looking,
-    and then all plan again. Those with shorter plans wait for the others, which costs nothing."""
-    key_reset, key_plan, key_env = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys)
-    states, obs = jax.vmap(env.reset)(key_reset)
-    obs = jax.vmap(observe)(obs)
-    episodes, horizon = keys.shape[0], env.time_limit
-    lane = jnp.arange(episodes)
+    """One episode per key, all together: every one of them plans, carries its plan out, and then all plan again. Those
+    with shorter plans wait for the others, which costs nothing."""
+    return go_on(env, plan, keys, begin(env, keys, observe), env.time_limit, observe)[1]
+
+
+def go_on(
+    env: AbstractEnvironment,
+    plan: Planner,
+    keys: Keys,
+    playing: Playing,
+    steps: int,
+    observe: Callable[[Observation], Observation] = as_observed,
+) -> tuple[Playing, Trajectory]:
+    """At most `steps` further steps of every episode, in rows from the first on. The keys are those it began with."""
+    _, key_plan, key_env = _apart(keys)
+    episodes = keys.shape[0]
+    lane, first = jnp.arange(episodes), playing.time
 
     def at(keys: Keys, time: Int[Array, " n"]) -> Keys:
         return jax.vmap(jax.random.fold_in)(keys, time)
 
     def step(carry: tuple) -> tuple:
-        i, actions, lengths, states, obs, time, running, record = carry
-        active = running & (i < lengths)
-        action = actions[:, i]
+        i, plans, (states, obs, time, running), record = carry
+        active = running & (i < plans.lengths)
+        action = plans.actions[:, i]
         stepped = jax.vmap(env.step)(at(key_env, time), states, action)
         next_states, next_obs, reward, terminated, truncated = stepped
         next_obs = jax.vmap(observe)(next_obs)
         row = Trajectory(obs, action, reward, next_obs, terminated, truncated, active)
-        slot = jnp.where(active, time, horizon)  # a slot past the end is dropped
+        slot = jnp.where(active, time - first, steps)  # a slot past the end is dropped
         record = jax.tree.map(lambda rows, new: rows.at[lane, slot].set(new, mode="drop"), record, row)
 
         def advance(new: Array, old: Array) -> Array:
@@ -50,25 +88,42 @@ def rollout_plans(
 
         states, obs = jax.tree.map(advance, (next_states, next_obs), (states, obs))
         running &= ~(active & (terminated | truncated))
-        return i + 1, actions, lengths, states, obs, time + active.astype(jnp.int32), running, record
+        if plans.expected is not None:
+            astray = active & is_astray(next_obs, plans.expected[:, i])
+            plans = plans._replace(lengths=jnp.where(astray, 0, plans.lengths))
+        return i + 1, plans, Playing(states, obs, time + active.astype(jnp.int32), running), record
 
     def unfinished(carry: tuple) -> Bool[Array, ""]:
-        i, _, lengths, _, _, _, running, _ = carry
-        return jnp.any(running & (i < lengths))
+        i, plans, playing, _ = carry
+        return jnp.any(playing.running & (i < plans.lengths))
 
     def plan_and_play(carry: tuple) -> tuple:
-        states, obs, time, running, record = carry
-        actions, lengths = plan(at(key_plan, time), obs, time, running)
-        lengths = jnp.maximum(lengths, 1)  # an empty plan would never end
-        start = (jnp.int32(0), actions, lengths, states, obs, time, running, record)
-        return jax.lax.while_loop(unfinished, step, start)[3:]
+        playing, record = carry
+        left = first + steps - playing.time
+        plans = Plans(*plan(at(key_plan, playing.time), playing.obs, playing.time, awake(playing)))
+        # An empty plan would never end.
+        plans = plans._replace(lengths=jnp.minimum(jnp.maximum(plans.lengths, 1), left))
+        return jax.lax.while_loop(unfinished, step, (jnp.int32(0), plans, playing, record))[2:]
 
-    flags = jnp.zeros((episodes, horizon), bool)
-    frames = jnp.zeros((episodes, horizon, *obs.shape[1:]), obs.dtype)
+    def awake(playing: Playing) -> Bool[Array, " n"]:
+        return playing.running & (playing.time < first + steps)
+
+    flags = jnp.zeros((episodes, steps), bool)
+    frames = jnp.zeros((episodes, steps, *playing.obs.shape[1:]), playing.obs.dtype)
     blank = Trajectory(
         frames, flags.astype(jnp.int32), flags.astype(jnp.float32), frames, flags, flags, flags
     )
-    start = (states, obs, jnp.zeros(episodes, jnp.int32), jnp.ones(episodes, bool), blank)
-    record: Trajectory
-    *_, record = jax.lax.while_loop(lambda carry: jnp.any(carry[3]), plan_and_play, start)
-    return record
+    played: tuple[Playing, Trajectory] = jax.lax.while_loop(
+        lambda carry: jnp.any(awake(carry[0])), plan_and_play, (playing, blank)
+    )
+    return played
+
+
+def is_astray(obs: Any, expected: Any) -> Any:
+    """Whether observations are not what was expected, for each of n episodes; of JAX arrays or of NumPy's."""
+    return (abs(obs.astype("float32") - expected) > AS_EXPECTED).any(axis=tuple(range(1, obs.ndim)))
+
+
+def _apart(keys: Keys) -> Keys:
+    """Every episode's keys for its beginning, its plans and its steps."""
+    return jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys)

@@ -1,16 +1,17 @@
 """Copies of a Python environment that play together: one engine for every agent."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float32, Int, Int32
+from jaxtyping import Bool, Float32, Int, Int32
 
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.encoding import Encoding
 from e3rl.envs.playing.copy import REST, Answer, Failure, Loop
+from e3rl.envs.playing.open_loop import Plans, is_astray
 from e3rl.envs.playing.processes import Processes
 from e3rl.envs.spec import Spec, spec_of
 from e3rl.types import Key, Trajectory, UserError
@@ -19,10 +20,18 @@ NO_EPISODE = -1
 
 Plan: TypeAlias = Callable[
     [Key, Float32[np.ndarray, "n *obs"], Int32[np.ndarray, " n"], Bool[np.ndarray, " n"]],
-    tuple[Int[Array, "n L"], Int[Array, " n"]],
+    Any,
 ]
-"""(key, observations, time steps, which copies play) -> (action sequences, how many of each to execute before planning
-again). What it returns for a copy that does not play is not looked at."""
+"""(key, observations, time steps, which copies play) -> `Plans`; those of a copy that does not play do not matter."""
+
+
+class Lesson(NamedTuple):
+    """What is done with a single episode before it has ended."""
+
+    every: int
+    """After so many steps."""
+    learn: Callable[[Trajectory, bool], None]
+    """Sees the steps since the last time as `every` rows, and whether the episode is over."""
 
 
 class EpisodeBroken(UserError):
@@ -89,13 +98,22 @@ class PythonCopies:
         """Close the copies made here; closing `first` stays with its owner."""
         self._engine.close()
 
-    def play(self, plan: Plan, key: Key, episodes: int, episodes_before: int = 0) -> Trajectory:
+    def play(
+        self,
+        plan: Plan,
+        key: Key,
+        episodes: int,
+        episodes_before: int = 0,
+        lesson: Lesson | None = None,
+    ) -> Trajectory:
         """Play episodes to their ends: NumPy arrays [episodes, H, ...], in the order in which they began.
 
         Every call of `plan` is for all copies: they execute their sequences open-loop, wait for the one with the
         longest, and plan again together. A copy whose episode has ended starts the next one before that. The
-        same key repeats the same episodes. `episodes_before` only counts in the message of `EpisodeBroken`.
+        same key repeats the same episodes. `episodes_before` only counts in the message of `EpisodeBroken`. A `lesson`
+        is for one episode of one copy.
         """
+        assert lesson is None or episodes == self.copies == 1
         key_seeds, key_plans = jax.random.split(key)
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key_seeds)))
         seeds = generator.integers(2**31, size=episodes).tolist()
@@ -110,24 +128,30 @@ class PythonCopies:
                 table.obs = answer.obs
                 self._raise_first(answer.failures, table, 0)
             key_round = jax.random.fold_in(key_plans, rounds)
-            plans, lengths = plan(key_round, table.obs, table.time.copy(), table.running)
-            self._execute(table, np.asarray(plans), np.asarray(lengths))
+            plans = Plans(*plan(key_round, table.obs, table.time.copy(), table.running))
+            plans = jax.tree.map(np.array, plans)
+            if lesson is not None:
+                plans.lengths[:] = np.minimum(plans.lengths, lesson.every - table.time % lesson.every)
+            self._execute(table, plans)
             rounds += 1
+            if lesson is not None and (table.time[0] % lesson.every == 0 or not table.running[0]):
+                steps = (table.time[0] - 1) // lesson.every * lesson.every + np.arange(lesson.every)
+                lesson.learn(table.part(steps), not table.running[0])
         return table.rows
 
-    def _execute(
-        self, table: "_Table", plans: Int[np.ndarray, "n L"], lengths: Int[np.ndarray, " n"]
-    ) -> None:
-        lengths = np.maximum(lengths, 1)  # an empty plan would never end
-        for t in range(plans.shape[1]):
+    def _execute(self, table: "_Table", plans: Plans) -> None:
+        lengths = np.maximum(plans.lengths, 1)  # an empty plan would never end
+        for t in range(plans.actions.shape[1]):
             moving = table.running & (t < lengths)
             if not moving.any():
                 break
-            actions = np.where(moving, plans[:, t], REST)
+            actions = np.where(moving, plans.actions[:, t], REST)
             answer = self.step(actions)
             moving[list(answer.failures)] = False
             table.record(moving, actions, answer)
             self._raise_first(answer.failures, table, 1)
+            if plans.expected is not None:
+                lengths[is_astray(table.obs, plans.expected[:, t])] = 0
 
     def _raise_first(self, failures: dict[int, Failure], table: "_Table", ahead: int) -> None:
         if failures:
@@ -181,6 +205,12 @@ class _Table:
         self.obs = next_obs
         self.time[moved] += 1
         self.episode[moved & (terminated | truncated)] = NO_EPISODE
+
+    def part(self, steps: Int[np.ndarray, " n"]) -> Trajectory:
+        """These steps of the first episode; none of those after its time limit happened."""
+        there = steps < self.rows.valid.shape[1]
+        found = Trajectory(*(column[:1, np.where(there, steps, 0)] for column in self._columns))
+        return found._replace(valid=found.valid & there)
 
     def broken(self, name: str, copy: int, ahead: int, problem: str) -> EpisodeBroken:
         """The failure of `copy` at the step after its last good one (`ahead` = 1) or in its reset (0)."""
