@@ -22,8 +22,9 @@ from e3rl.types import Key
 from e3rl.values.imagined import Utility
 
 NOWHERE = -1
-AT_ONCE = 16
-"""Nodes expanded together."""
+AT_ONCE = {"cpu": 16}
+"""Nodes expanded together, `MANY_AT_ONCE` on an accelerator."""
+MANY_AT_ONCE = 128
 PRECISION = 1e-4
 """Values are iterated until none changes by more."""
 
@@ -79,7 +80,7 @@ def grow(
 ) -> Graph:
     """All states within reach of `obs`, the nearest first, at most `nodes` of them."""
     every = jnp.arange(actions, dtype=jnp.int32)
-    some = min(AT_ONCE, nodes)
+    some = min(AT_ONCE.get(jax.default_backend(), MANY_AT_ONCE), nodes)
 
     def imagine(state: Float[Array, "*obs"], action: Int[Array, ""]) -> tuple:
         predicted = predict(ensemble, state, action, time)
