@@ -37,15 +37,8 @@ class Scale(NamedTuple):
     high: Float[Array, "*obs"]
 
     def __call__(self, obs: Shaped[Array, "..."]) -> Float[Array, "..."]:
-        return (obs.astype(jnp.float32) - self.low) / self._span
-
-    def back(self, scaled: Float[Array, "..."]) -> Float[Array, "..."]:
-        """The observations of which models and values see this."""
-        return self.low + scaled * self._span
-
-    @property
-    def _span(self) -> Float[Array, "*obs"]:
-        return jnp.where(self.high > self.low, self.high - self.low, 1.0)
+        span = jnp.where(self.high > self.low, self.high - self.low, 1.0)
+        return (obs.astype(jnp.float32) - self.low) / span
 
 
 class Replay(NamedTuple):

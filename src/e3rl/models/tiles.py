@@ -2,17 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.envs.encoding import Encoding
 from e3rl.models.base import RARELY_ENDS, AbstractDynamics, AbstractFamily, Prediction, Problem
 from e3rl.models.conv import WINDOW, convolve
-from e3rl.models.layers import SLOPE, Outputs, draw_weights
+from e3rl.models.layers import SLOPE, draw_weights
 from e3rl.replay import Transitions
 from e3rl.runs.settings import setting
 from e3rl.types import Key
@@ -36,13 +36,22 @@ class Weights(eqx.Module):
     judge_bias: Float[Array, " width"]
     hidden: Float[Array, "width width2"]
     hidden_bias: Float[Array, " width"]
-    out: Float[Array, "2 width"]
-    out_bias: Float[Array, " 2"]
+    out: Float[Array, "3 width"]
+    out_bias: Float[Array, " 3"]
+
+
+class _Outputs(NamedTuple):
+    logits: Float[Array, "h w c categories"]
+    size: Float[Array, ""]
+    """Of the reward, if one is paid."""
+    paid: Float[Array, ""]
+    ending: Float[Array, ""]
 
 
 class TileDynamics(AbstractDynamics):
     """What a place shows next follows from the places around it and the action, by the same rule everywhere; reward and
-    end from the place where most speaks for them.
+    end from the place where most speaks for them. Of the reward there is a chance that it is paid and a size: most
+    steps pay nothing at all, and a planner would add up what a single number is off.
 
     Category k is the value k · `unit` of a scaled observation. A prediction's `obs` are chances, with the categories on
     a last axis of their own.
@@ -81,23 +90,22 @@ class TileDynamics(AbstractDynamics):
             "judge_bias": (width,),
             "hidden": (width, width),
             "hidden_bias": (width,),
-            "out": (2, width),
-            "out_bias": (2,),
+            "out": (3, width),
+            "out_bias": (3,),
         }
         self.weights = Weights(**draw_weights(shapes, _deviations(shapes, shape[2]), key))
 
     def __call__(
         self, obs: Shaped[Array, "h w c"], action: Int[Array, ""], time: Int[Array, ""]
     ) -> Prediction:
-        logits, out = self._outputs(obs, action)
-        return out._replace(obs=jax.nn.softmax(logits)).prediction()
+        out = self._outputs(obs, action)
+        paid, ends = jax.nn.sigmoid(out.paid), jax.nn.sigmoid(out.ending)
+        return Prediction(jax.nn.softmax(out.logits), paid * out.size, ends)
 
     def _category(self, obs: Shaped[Array, "h w c"]) -> Int[Array, "h w c"]:
         return jnp.clip(jnp.round(obs / self.unit), 0, self.categories - 1).astype(jnp.int32)
 
-    def _outputs(
-        self, obs: Shaped[Array, "h w c"], action: Int[Array, ""]
-    ) -> tuple[Float[Array, "h w c categories"], Outputs]:
+    def _outputs(self, obs: Shaped[Array, "h w c"], action: Int[Array, ""]) -> _Outputs:
         w = self.weights
         shown = jax.nn.one_hot(self._category(obs), self.categories)
         height, breadth, _ = obs.shape
@@ -107,8 +115,8 @@ class TileDynamics(AbstractDynamics):
         x = _rectify(convolve(x, w.second) + (w.second_bias + w.second_act[action]))
         logits = STAYS * shown + (x @ w.change + w.change_bias).reshape(shown.shape)
         features = jnp.max(_rectify(x @ w.judge + w.judge_bias), axis=(0, 1))
-        reward, ending = w.out @ _rectify(w.hidden @ features + w.hidden_bias) + w.out_bias
-        return logits, Outputs(logits, reward, ending + RARELY_ENDS)
+        size, paid, ending = w.out @ _rectify(w.hidden @ features + w.hidden_bias) + w.out_bias
+        return _Outputs(logits, size, paid + RARELY_ENDS, ending + RARELY_ENDS)
 
     def draw(self, prediction: Prediction, uniform: Float[Array, "h w c"]) -> Float[Array, "h w c"]:
         below = jnp.cumsum(prediction.obs, axis=-1)[..., :-1]
@@ -120,11 +128,14 @@ class TileDynamics(AbstractDynamics):
     def loss(
         self, obs: Float[Array, "h w c"], row: Transitions, key: Key
     ) -> tuple[Float[Array, ""], Float[Array, "h w c"]]:
-        logits, out = self._outputs(obs, row.action)
-        chances = jax.nn.log_softmax(logits)
+        out = self._outputs(obs, row.action)
+        chances = jax.nn.log_softmax(out.logits)
         seen = jax.nn.one_hot(self._category(row.next_obs), self.categories)
         mean = self.unit * jnp.exp(chances) @ jnp.arange(self.categories, dtype=jnp.float32)
-        return out.surprise(row) - jnp.sum(seen * chances), mean
+        paid = row.reward != 0.0
+        amiss = jnp.where(paid, (out.size - row.reward) ** 2, 0.0)
+        flags = _surprise(out.paid, paid) + _surprise(out.ending, row.terminated)
+        return flags + amiss - jnp.sum(seen * chances), mean
 
     def prior_deviation(self) -> "TileDynamics":
         deviation = _deviations(
@@ -132,6 +143,11 @@ class TileDynamics(AbstractDynamics):
         )
         filled = {name: jnp.full_like(weight, deviation[name]) for name, weight in vars(self.weights).items()}
         return eqx.tree_at(lambda model: model.weights, self, Weights(**filled))
+
+
+def _surprise(logit: Float[Array, ""], flag: Bool[Array, ""]) -> Float[Array, ""]:
+    """Cross-entropy of a flag."""
+    return jax.nn.softplus(logit) - flag.astype(logit.dtype) * logit
 
 
 def _rectify(x: Float[Array, "*any"]) -> Float[Array, "*any"]:

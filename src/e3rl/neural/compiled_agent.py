@@ -1,7 +1,7 @@
 """Neural-E³'s slots, compiled over several seeds, on functional environments and on those in Python alike."""
 
 import functools
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import equinox as eqx
@@ -62,11 +62,12 @@ class CompiledAgent:
             return policy, *self._collect(env, policy, replay, keys, t, fresh)
         only, uniform = lane_of(policy), self.one.is_uniform(lane_of(replay), fresh)
 
-        def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
-            return self.explore_plans(only, uniform, keys, obs, time, running)
+        def plan(*now: Any) -> Plans:
+            return self.explore_plans(only, uniform, *now)
 
         key = key_for(keys[0], "collect", t[0])
-        played = self._play(env, plan, key, self.config.explore.per_epoch, before)
+        memory = self.one.explore_memory(env.copies)
+        played = self._play(env, plan, memory, key, self.config.explore.per_epoch, before)
         return policy, *self.absorb(policy, replay, played)
 
     def _collect_learning(
@@ -97,9 +98,13 @@ class CompiledAgent:
         every = self.config.explore.update_every
         parts: list[Episodes] = []
 
-        def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
+        forgotten = self.one.explore_memory(1)
+
+        def plan(keys: Keys, obs: Observation, time: Array, running: Array, memory: Any) -> Plans:
             uniform = self.one.is_uniform(lane_of(replay), fresh and not parts)
-            return self.explore_plans(lane_of(policy), uniform, keys, obs, time, running)
+            if int(time[0]) % every == 0:  # by the models of before
+                memory = forgotten
+            return self.explore_plans(lane_of(policy), uniform, keys, obs, time, running, memory)
 
         def learn(played: Trajectory, ended: bool) -> None:
             nonlocal policy, replay
@@ -110,7 +115,8 @@ class CompiledAgent:
                 running, i = jnp.ones(1, bool), jnp.full_like(t, len(parts))
                 policy = self._learn_inside(policy, replay, keys, t, running, i)
 
-        self._play(env, plan, key_for(keys[0], "collect", t[0]), 1, before, Lesson(every, learn))
+        key = key_for(keys[0], "collect", t[0])
+        self._play(env, plan, forgotten, key, 1, before, Lesson(every, learn))
         return policy, replay, functools.reduce(Episodes.and_then, parts)
 
     def exploit_episodes(
@@ -140,12 +146,14 @@ class CompiledAgent:
         self, env: PythonCopies, policy: Policy, key: Key, count: int, before: int = 0
     ) -> Trajectory:
         only = lane_of(policy)
-        return self._play(env, lambda *now: self.exploit_plans(only, *now), key, count, before)
+        memory = self.one.exploit_memory(env.copies)
+        return self._play(env, lambda *now: self.exploit_plans(only, *now), memory, key, count, before)
 
     def _play(
         self,
         env: PythonCopies,
         plan: Planner,
+        memory: Any,
         key: Key,
         count: int,
         before: int,
@@ -155,8 +163,12 @@ class CompiledAgent:
         storage = self.one.storage
 
         def plan_all(key: Key, obs: np.ndarray, time: np.ndarray, running: np.ndarray) -> Plans:
+            nonlocal memory
             keys = jax.random.split(key, env.copies)
-            return plan(keys, jnp.asarray(obs, storage), jnp.asarray(time), jnp.asarray(running))
+            now = (keys, jnp.asarray(obs, storage), jnp.asarray(time), jnp.asarray(running))
+            plans = plan(*now, memory)
+            memory = plans.memory
+            return plans
 
         return self.one_lane(env.play(plan_all, key, count, before, lesson))
 

@@ -19,6 +19,7 @@ from e3rl.models.fit import ModelSet, make_model_set, update_model_set
 from e3rl.neural.config import NeuralE3Config
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay, Scale
+from e3rl.runs.lanes import lane_of
 from e3rl.types import Action, Flag, Key, Keys, Trajectory, UserError, key_for
 from e3rl.values.update import QState
 
@@ -114,10 +115,11 @@ class OneSeed:
         keys = self._episode_keys(key, t)
         if self.config.planner.open_loop:
 
-            def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
-                return self.explore_plans(policy, uniform, keys, obs, time, running)
+            def plan(keys: Keys, *now: Any) -> Plans:
+                return self.explore_plans(policy, uniform, keys, *now)
 
-            return self.absorb(policy, replay, rollout_plans(env, plan, keys, self.observe))
+            memory = self.explore_memory(len(keys))
+            return self.absorb(policy, replay, rollout_plans(env, plan, keys, self.observe, memory))
 
         def act(key: Key, obs: Observation, time: Array) -> Action:
             key_uniform, key_plan = jax.random.split(key)
@@ -147,12 +149,21 @@ class OneSeed:
         """The episode's next steps, until there is something to learn again."""
         uniform, keys = self.is_uniform(replay, fresh), self._episode_keys(key, t)
 
-        def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
-            return self.explore_plans(policy, uniform, keys, obs, time, running)
+        def plan(keys: Keys, *now: Any) -> Plans:
+            return self.explore_plans(policy, uniform, keys, *now)
 
+        # What was planned by the models of before is better forgotten.
+        reminded = playing._replace(memory=self.explore_memory(len(keys)))
         steps = self.config.explore.update_every
-        now, played = go_on(env, plan, keys, playing, steps, self.observe)
-        return now, *self.absorb(policy, replay, played, playing.time)
+        now, played = go_on(env, plan, keys, reminded, steps, self.observe)
+        return now._replace(memory=None), *self.absorb(policy, replay, played, playing.time)
+
+    def explore_memory(self, episodes: int) -> Any:
+        """What the explorer remembers at the beginning."""
+        return self.config.planner.memories(self.problem, episodes)
+
+    def exploit_memory(self, episodes: int) -> Any:
+        return self.config.exploit.memories(self.problem, episodes)
 
     def learn_inside(
         self, policy: Policy, replay: Replay, key: Key, t: Array, running: Array, i: Array
@@ -172,30 +183,40 @@ class OneSeed:
         return self.config.planner.plan(policy, obs, time, key, utility, self.problem).actions[0]
 
     def explore_plans(
-        self, policy: Policy, uniform: bool | Flag, keys: Keys, obs: Observation, time: Array, running: Array
+        self,
+        policy: Policy,
+        uniform: bool | Flag,
+        keys: Keys,
+        obs: Observation,
+        time: Array,
+        running: Array,
+        memory: Any = None,
     ) -> Plans:
         """Exploration's plans for several episodes, or uniformly random actions."""
         planner, utility = self.config.planner, self.config.utility.explore
 
         def planned() -> Plans:
-            return planner.plan_many(policy, obs, time, keys, running, utility, self.problem)
+            return planner.plan_many(policy, obs, time, keys, running, utility, self.problem, memory)
 
         def chance() -> Plans:
-            length = self.problem.horizon if planner.open_loop else 1
+            length = jax.eval_shape(planned).actions.shape[1]
             draw = jax.vmap(lambda key: jax.random.randint(key, (length,), 0, self.problem.actions))
-            expected = jax.tree.map(  # nothing: nobody goes astray
-                lambda leaf: jnp.full(leaf.shape, jnp.nan), jax.eval_shape(planned).expected
-            )
-            return Plans(draw(keys), jnp.ones(time.shape, jnp.int32), expected)
+            return Plans(draw(keys), jnp.ones(time.shape, jnp.int32), memory)
 
         return choose(uniform, chance, planned)
 
     def exploit_plans(
-        self, policy: Policy, keys: Keys, obs: Observation, time: Array, running: Array
+        self,
+        policy: Policy,
+        keys: Keys,
+        obs: Observation,
+        time: Array,
+        running: Array,
+        memory: Any = None,
     ) -> Plans:
         """Exploitation's plans for several episodes."""
         utility = self.config.utility.exploit
-        return self.config.exploit.plan_many(policy, obs, time, keys, running, utility, self.problem)
+        return self.config.exploit.plan_many(policy, obs, time, keys, running, utility, self.problem, memory)
 
     def absorb(
         self, policy: Policy, replay: Replay, episodes: Trajectory, first: Int[Array, " n"] | None = None
@@ -272,10 +293,17 @@ class OneSeed:
         keys, planner = jax.random.split(key, count), self.config.exploit
         if planner.open_loop:
 
-            def plan(keys: Keys, obs: Observation, time: Array, running: Array) -> Plans:
-                return self.exploit_plans(policy, keys, obs, time, running)
+            def together(keys: Keys) -> Trajectory:
+                memory = self.exploit_memory(len(keys))
+                return rollout_plans(
+                    env, lambda *now: self.exploit_plans(policy, *now), keys, self.observe, memory
+                )
 
-            return rollout_plans(env, plan, keys, self.observe)
+            if self.exploit_memory(1) is None or jax.default_backend() != "cpu":
+                return together(keys)
+            # What is remembered is large, and a CPU would copy that of all episodes for every step of one.
+            each: Trajectory = jax.lax.map(lambda key: lane_of(together(key[None])), keys)
+            return each
 
         def act(key: Key, obs: Observation, time: Array) -> Action:
             return planner.plan(policy, obs, time, key, self.config.utility.exploit, self.problem).actions[0]

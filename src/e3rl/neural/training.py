@@ -53,6 +53,8 @@ class NeuralProgram(AbstractProgram):
         self.keys = seed_keys(seeds)
         self.agent = compiled_agent(self.spec, config)
         self.checkpoint_epochs = checkpoint_epochs
+        self._memory: Any = None
+        """Of the exploiter, in the episode that `act` is asked about."""
 
     def learn(self, record: Record, resume: bool = False) -> tuple[Policy, list[dict[str, Any]]]:
         policies, _, summaries = self.learn_all(record, resume)
@@ -253,7 +255,11 @@ class NeuralProgram(AbstractProgram):
     def act(self, policy: Policy, obs: Any, time: int, key: Key) -> int:
         observed = jnp.asarray(self.spec.encoding.encode(obs), self.agent.one.storage)
         now = (key[None], observed[None], jnp.array([time], jnp.int32), jnp.array([True]))
-        return int(self.agent.exploit_plans(policy, *now).actions[0, 0])
+        if time == 0 or self._memory is None:
+            self._memory = self.agent.one.exploit_memory(1)
+        plans = self.agent.exploit_plans(policy, *now, self._memory)
+        self._memory = plans.memory
+        return int(plans.actions[0, 0])
 
     def blank_policy(self) -> Policy:
         def fresh() -> Policy:

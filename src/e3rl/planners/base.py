@@ -37,8 +37,8 @@ class Plan(NamedTuple):
     length: Int[Array, ""]
     value: Float[Array, ""]
     """What the plan is worth: v_explore where the utility is that of exploring."""
-    expected: Float[Array, " L *obs"] | None = None
-    """The observations that the actions should lead to, where the plan is to be dropped when they do not."""
+    memory: Any = None
+    """What the planner wants to be reminded of when it plans on in the same episode."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,29 @@ class AbstractPlanner(Settings):
     ) -> Plan:
         """The plan from one observation at one time step."""
 
+    def memory(self, problem: Problem) -> Any:
+        """What is remembered at the beginning of an episode; None for planners that do not remember."""
+        return None
+
+    def plan_on(
+        self,
+        policy: Policy,
+        obs: Shaped[Array, "*obs"],
+        time: Int[Array, ""],
+        key: Key,
+        utility: Utility,
+        problem: Problem,
+        memory: Any,
+    ) -> Plan:
+        """`plan`, by one that remembers what it planned in this episode before."""
+        return self.plan(policy, obs, time, key, utility, problem)
+
+    def memories(self, problem: Problem, episodes: int) -> Any:
+        """`memory` for several episodes."""
+        return jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (episodes, *leaf.shape)), self.memory(problem)
+        )
+
     def plan_many(
         self,
         policy: Policy,
@@ -105,20 +128,20 @@ class AbstractPlanner(Settings):
         running: Bool[Array, " n"],
         utility: Utility,
         problem: Problem,
+        memory: Any = None,
     ) -> Plans:
         """The plans of several episodes; only those `running` matter."""
 
-        def one(key: Key, obs: Shaped[Array, "*obs"], time: Int[Array, ""]) -> Plans:
-            found = self.plan(policy, obs, time, key, utility, problem)
-            return Plans(found.actions, found.length, found.expected)
+        def one(key: Key, obs: Shaped[Array, "*obs"], time: Int[Array, ""], memory: Any) -> Plans:
+            found = self.plan_on(policy, obs, time, key, utility, problem, memory)
+            return Plans(found.actions, found.length, found.memory)
 
         if not self.open_loop:
-            return jax.vmap(one)(keys, obs, time)
-        nothing = jax.tree.map(
-            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(jax.vmap(one), keys, obs, time)
-        )
+            return jax.vmap(one)(keys, obs, time, memory)
+        shapes = jax.eval_shape(jax.vmap(one), keys, obs, time, memory)
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         at_once = 1 if jax.default_backend() == "cpu" else AT_ONCE
-        return for_those(running, one, (keys, obs, time), nothing, at_once)
+        return for_those(running, one, (keys, obs, time, memory), nothing._replace(memory=memory), at_once)
 
 
 def single(action: Int[Array, ""], value: Float[Array, ""]) -> Plan:

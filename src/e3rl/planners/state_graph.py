@@ -2,11 +2,12 @@
 
 From the state at hand on, breadth first, every action of every state is imagined once. What the members find most
 likely together is the next state, and states met again are the same node. On this graph the utility is maximised by
-value iteration. The plan is a walk along the best actions, dropped as soon as the world is not where it should be.
+value iteration. The graph is kept for the episode: where the world does something else than imagined, that is written
+down as a fact and the rest stays; a state that is not in it begins another.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,22 +23,32 @@ from e3rl.types import Key
 from e3rl.values.imagined import Utility
 
 NOWHERE = -1
-AT_ONCE = {"cpu": 16}
-"""Nodes expanded together, `MANY_AT_ONCE` on an accelerator."""
-MANY_AT_ONCE = 128
-PRECISION = 1e-4
+FEW_AT_ONCE, MANY_AT_ONCE = 16, 128
+"""Nodes expanded together, on a CPU and on an accelerator."""
+PRECISION = 1e-3
 """Values are iterated until none changes by more."""
 
 
 @dataclass(frozen=True)
 class StateGraph(AbstractPlanner):
-    """Value iteration over all states within reach; the best actions are carried out while the world follows."""
+    """Value iteration over all states within reach."""
 
     open_loop: ClassVar[bool] = True
     estimate: ClassVar[Literal["free", "costly", "none"]] = "costly"
 
     nodes: int = setting(1_000, "States at most", at_least=2)
     discount: float = setting(0.95, "γ: how little a later gain counts", at_most=1)
+    once: bool = setting(
+        False,
+        "An action taken in a state is worth nothing the next time, until the models are updated: for exploring, where "
+        "a second look at the same thing tells nothing new",
+    )
+
+    def memory(self, problem: Problem) -> "Memory":
+        nothing = jnp.zeros(problem.shape)
+        none = jnp.array(0, jnp.int32)
+        graph = root(nothing, self.nodes, problem.actions)
+        return Memory(graph._replace(size=none), jnp.zeros(self.nodes), none, none)
 
     def plan(
         self,
@@ -48,39 +59,108 @@ class StateGraph(AbstractPlanner):
         utility: Utility,
         problem: Problem,
     ) -> Plan:
-        graph = grow(policy.models.members, policy.scale(obs), time, utility, self.nodes, problem.actions)
-        left = problem.horizon - time
-        q = action_values(graph, self.discount, left)
-        actions, length, path = walk(graph, q, problem.horizon, left)
-        return Plan(actions, length, jnp.max(q[0]), policy.scale.back(graph.states[path]))
+        return self.plan_on(policy, obs, time, key, utility, problem, self.memory(problem))
+
+    def plan_on(
+        self,
+        policy: Policy,
+        obs: Shaped[Array, "*obs"],
+        time: Int[Array, ""],
+        key: Key,
+        utility: Utility,
+        problem: Problem,
+        memory: Any,
+    ) -> Plan:
+        scaled = policy.scale(obs)
+        here, known = find(memory.graph, digest(scaled)[None])
+        here, known = here[0], known[0] & (time > 0)
+        seen, changed = note(memory, here, self.once)
+        fresh = root(scaled, self.nodes, problem.actions)
+        graph = jax.tree.map(lambda old, new: jnp.where(known, old, new), seen, fresh)
+        graph = grow(graph, policy.models.members, time, utility)
+        here = jnp.where(known, here, 0)
+        worth = jnp.where(known, memory.worth, 0.0)
+        worth = iterate(graph, worth, self.discount, jnp.where(known & ~changed, 0, problem.horizon))
+        q = backup(graph, worth, self.discount)[here]
+        action = jnp.argmax(q).astype(jnp.int32)
+        one = jnp.array(1, jnp.int32)
+        return Plan(action[None], one, jnp.max(q), Memory(graph, worth, here, action))
 
 
 class Graph(NamedTuple):
-    """Nodes in the order in which they were found, the root first. Rows from `size` on are empty."""
+    """Nodes in the order in which they were found, the first one the state at hand when it was begun. Rows from `size`
+    on are empty."""
 
     states: Float[Array, "N *obs"]
     hashes: UInt32[Array, "N 2"]
     next: Int[Array, "N A"]
     """The node that an action leads to, or `NOWHERE` where the episode ends or the graph does."""
     gain: Float[Array, "N A"]
-    """The utility of a step; −∞ for actions of nodes that were not expanded."""
+    """The utility of a step."""
     alive: Float[Array, "N A"]
     """Chance that the episode goes on."""
     size: Int[Array, ""]
     expanded: Int[Array, ""]
 
 
-def grow(
-    ensemble: Ensemble,
-    obs: Float[Array, "*obs"],
-    time: Int[Array, ""],
-    utility: Utility,
-    nodes: int,
-    actions: int,
-) -> Graph:
-    """All states within reach of `obs`, the nearest first, at most `nodes` of them."""
+class Memory(NamedTuple):
+    """What is kept from one step of an episode to the next."""
+
+    graph: Graph
+    worth: Float[Array, " N"]
+    """V of every node."""
+    node: Int[Array, ""]
+    """Where the last step was taken."""
+    action: Int[Array, ""]
+
+
+def root(state: Float[Array, "*obs"], nodes: int, actions: int) -> Graph:
+    """A graph of one node that is not expanded yet."""
+    return Graph(
+        jnp.zeros((nodes, *state.shape)).at[0].set(state),
+        jnp.zeros((nodes, 2), jnp.uint32).at[0].set(digest(state)),
+        jnp.full((nodes, actions), NOWHERE, jnp.int32),
+        jnp.zeros((nodes, actions)),
+        jnp.zeros((nodes, actions)),
+        jnp.array(1, jnp.int32),
+        jnp.array(0, jnp.int32),
+    )
+
+
+def digest(state: Float[Array, "*obs"]) -> UInt32[Array, " 2"]:
+    """Two numbers that are equal for equal states, and for different ones with a chance of about 2⁻⁶⁴."""
+    whole = jnp.round(state * 65536.0).astype(jnp.int32).ravel()
+    # Odd, so that every bit of an entry counts.
+    factors = np.random.default_rng(0).integers(2**32, size=(2, whole.size), dtype=np.uint32) | np.uint32(1)
+    bits = jax.lax.bitcast_convert_type(whole, jnp.uint32)
+    return jnp.sum(bits * jnp.asarray(factors), axis=1, dtype=jnp.uint32)
+
+
+def find(graph: Graph, hashes: UInt32[Array, "B 2"]) -> tuple[Int[Array, " B"], Bool[Array, " B"]]:
+    """The nodes of states, and whether they are there at all."""
+    equal = jnp.all(hashes[:, None] == graph.hashes[None], axis=-1)
+    equal &= jnp.arange(len(graph.hashes)) < graph.size
+    return jnp.argmax(equal, axis=1).astype(jnp.int32), jnp.any(equal, axis=1)
+
+
+def note(memory: Memory, here: Int[Array, ""], once: bool) -> tuple[Graph, Bool[Array, ""]]:
+    """The graph after the last action has led to node `here`, and whether that changes anything."""
+    graph, at = memory.graph, (memory.node, memory.action)
+    surprise = graph.next[at] != here
+    told = surprise | (once & (graph.gain[at] != 0.0))
+    return graph._replace(
+        next=graph.next.at[at].set(here),
+        gain=graph.gain.at[at].set(jnp.where(told, 0.0, graph.gain[at])),
+        alive=graph.alive.at[at].set(1.0),
+    ), told
+
+
+def grow(graph: Graph, ensemble: Ensemble, time: Int[Array, ""], utility: Utility) -> Graph:
+    """All states within reach of those that are there, the nearest first, as long as there is room."""
+    nodes, actions = graph.next.shape
+    shape = graph.states.shape[1:]
     every = jnp.arange(actions, dtype=jnp.int32)
-    some = min(AT_ONCE.get(jax.default_backend(), MANY_AT_ONCE), nodes)
+    some = min(FEW_AT_ONCE if jax.default_backend() == "cpu" else MANY_AT_ONCE, nodes)
 
     def imagine(state: Float[Array, "*obs"], action: Int[Array, ""]) -> tuple:
         predicted = predict(ensemble, state, action, time)
@@ -94,16 +174,15 @@ def grow(
         there = rows < graph.size
         states = graph.states[jnp.minimum(rows, nodes - 1)]
         after, hashes, gain, alive = jax.vmap(jax.vmap(imagine, (None, 0)), (0, None))(states, every)
-        after, hashes = after.reshape(-1, *obs.shape), hashes.reshape(-1, 2)
+        after, hashes = after.reshape(-1, *shape), hashes.reshape(-1, 2)
         goes_on = (there[:, None] & (alive > 0.5)).ravel()
         # The same state may be among the nodes already, or come up twice at once.
-        known = jnp.all(hashes[:, None] == graph.hashes[None], axis=-1) & (jnp.arange(nodes) < graph.size)
+        node, known = find(graph, hashes)
         equal = jnp.all(hashes[:, None] == hashes[None], axis=-1) & goes_on
         first = jnp.argmax(equal, axis=1)
-        is_known = jnp.any(known, axis=1)
-        new = goes_on & ~is_known & (first == jnp.arange(len(first)))
+        new = goes_on & ~known & (first == jnp.arange(len(first)))
         place = jnp.where(new, graph.size + jnp.cumsum(new, dtype=jnp.int32) - 1, nodes)
-        found = jnp.where(is_known, jnp.argmax(known, axis=1).astype(jnp.int32), place[first])
+        found = jnp.where(known, node, place[first])
         found = jnp.where(goes_on & (found < nodes), found, NOWHERE)
         at = jnp.where(there, rows, nodes)
         return Graph(
@@ -116,64 +195,28 @@ def grow(
             jnp.minimum(graph.expanded + some, graph.size),
         )
 
-    start = Graph(
-        jnp.zeros((nodes, *obs.shape)).at[0].set(obs),
-        jnp.zeros((nodes, 2), jnp.uint32).at[0].set(digest(obs)),
-        jnp.full((nodes, actions), NOWHERE, jnp.int32),
-        jnp.full((nodes, actions), -jnp.inf),
-        jnp.zeros((nodes, actions)),
-        jnp.array(1, jnp.int32),
-        jnp.array(0, jnp.int32),
-    )
-    return jax.lax.while_loop(lambda graph: graph.expanded < graph.size, expand, start)
+    return jax.lax.while_loop(lambda graph: graph.expanded < graph.size, expand, graph)
 
 
-def digest(state: Float[Array, "*obs"]) -> UInt32[Array, " 2"]:
-    """Two numbers that are equal for equal states, and for different ones with a chance of 2⁻⁶⁴."""
-    bits = jax.lax.bitcast_convert_type(jnp.round(state * 65536.0).astype(jnp.int32).ravel(), jnp.uint32)
-    # Odd, so that every bit of an entry counts.
-    factors = np.random.default_rng(0).integers(2**32, size=(2, bits.size), dtype=np.uint32) | 1
-    return jnp.sum(bits * jnp.asarray(factors), axis=1, dtype=jnp.uint32)
+def backup(graph: Graph, worth: Float[Array, " N"], discount: float) -> Float[Array, "N A"]:
+    """Q(s, a) = u(s, a) + γ · (chance that it goes on) · V(s'). What lies beyond the graph is worth nothing."""
+    after = jnp.where(graph.next == NOWHERE, 0.0, worth[graph.next])
+    return graph.gain + discount * graph.alive * after
 
 
-def action_values(graph: Graph, discount: float, steps: int | Int[Array, ""]) -> Float[Array, "N A"]:
-    """Q(s, a) = u(s, a) + γ · (chance that it goes on) · max_a' Q(s', a'), for `steps` steps at most. What lies beyond
-    the graph is worth nothing."""
-
-    def backup(worth: Float[Array, " N"]) -> Float[Array, "N A"]:
-        after = jnp.where(graph.next == NOWHERE, 0.0, worth[graph.next])
-        return graph.gain + discount * graph.alive * after
+def iterate(
+    graph: Graph, worth: Float[Array, " N"], discount: float, sweeps: Int[Array, ""]
+) -> Float[Array, " N"]:
+    """V(s) = max_a Q(s, a), by at most so many sweeps over all nodes from `worth` on."""
 
     def sweep(carry: tuple) -> tuple:
         i, worth, _ = carry
-        best = jnp.max(backup(worth), axis=1)
-        better = jnp.where(best > -jnp.inf, best, 0.0)
+        better = jnp.max(backup(graph, worth, discount), axis=1)
         return i + 1, better, jnp.max(jnp.abs(better - worth))
 
-    start = (jnp.array(0, jnp.int32), jnp.zeros(graph.gain.shape[0]), jnp.array(jnp.inf))
-    _, worth, _ = jax.lax.while_loop(
-        lambda carry: (carry[0] < steps - 1) & (carry[2] > PRECISION), sweep, start
-    )
-    return backup(worth)
+    def goes_on(carry: tuple) -> Bool[Array, ""]:
+        return (carry[0] < sweeps) & (carry[2] > PRECISION)
 
-
-def walk(
-    graph: Graph, q: Float[Array, "N A"], longest: int, left: Int[Array, ""]
-) -> tuple[Int[Array, " L"], Int[Array, ""], Int[Array, " L"]]:
-    """The best actions from the root on, as far as the graph reaches and until a node comes up for the second time; how
-    many they are, and the nodes to which they should lead."""
-    best = jnp.argmax(q, axis=1).astype(jnp.int32)
-
-    def step(carry: tuple) -> tuple:
-        node, i, actions, path, been = carry
-        actions, path = actions.at[i].set(best[node]), path.at[i].set(graph.next[node, best[node]])
-        return graph.next[node, best[node]], i + 1, actions, path, been.at[node].set(True)
-
-    def on(carry: tuple) -> Bool[Array, ""]:
-        node, i, _, _, been = carry
-        return (i < jnp.minimum(left, longest)) & (node != NOWHERE) & ~been[node]
-
-    none = jnp.zeros(longest, jnp.int32)
-    start = (jnp.array(0, jnp.int32), jnp.array(0, jnp.int32), none, none, jnp.zeros(len(q), bool))
-    _, length, actions, path, _ = jax.lax.while_loop(on, step, start)
-    return actions, length, path
+    start = (jnp.array(0, jnp.int32), worth, jnp.array(jnp.inf))
+    found: Float[Array, " N"] = jax.lax.while_loop(goes_on, sweep, start)[1]
+    return found

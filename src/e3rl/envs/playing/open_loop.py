@@ -5,14 +5,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Int, Shaped
 
 from e3rl.envs.base import AbstractEnvironment, Observation, State
 from e3rl.envs.playing.rollout import as_observed
 from e3rl.types import Keys, Trajectory
-
-AS_EXPECTED = 1e-3
-"""How far an entry of an observation may be from what a plan expected."""
 
 
 class Plans(NamedTuple):
@@ -21,12 +18,13 @@ class Plans(NamedTuple):
     actions: Int[Array, "n L"]
     lengths: Int[Array, " n"]
     """How many of the actions are meant."""
-    expected: Float[Array, "n L *obs"] | None = None
-    """Where they should lead: a plan is dropped as soon as the world is elsewhere. None: nobody looks."""
+    memory: Any = None
+    """Of what the planner is to be reminded when it plans on."""
 
 
-Planner: TypeAlias = Callable[[Keys, Observation, Int[Array, " n"], Bool[Array, " n"]], Any]
-"""(keys, observations, time steps, which episodes still run) -> `Plans` for n episodes at once."""
+Planner: TypeAlias = Callable[..., Any]
+"""(keys, observations, time steps, which episodes still run) -> `Plans` for n episodes at once. One that remembers what
+it planned before also takes that: its last `Plans.memory`."""
 
 
 class Playing(NamedTuple):
@@ -36,6 +34,7 @@ class Playing(NamedTuple):
     obs: Shaped[Array, "n *obs"]
     time: Int[Array, " n"]
     running: Bool[Array, " n"]
+    memory: Any = None
 
 
 def begin(env: AbstractEnvironment, keys: Keys, observe: Callable[[Observation], Observation]) -> Playing:
@@ -50,10 +49,12 @@ def rollout_plans(
     plan: Planner,
     keys: Keys,
     observe: Callable[[Observation], Observation] = as_observed,
+    memory: Any = None,
 ) -> Trajectory:
     """One episode per key, all together: every one of them plans, carries its plan out, and then all plan again. Those
     with shorter plans wait for the others, which costs nothing."""
-    return go_on(env, plan, keys, begin(env, keys, observe), env.time_limit, observe)[1]
+    playing = begin(env, keys, observe)._replace(memory=memory)
+    return go_on(env, plan, keys, playing, env.time_limit, observe)[1]
 
 
 def go_on(
@@ -73,7 +74,7 @@ def go_on(
         return jax.vmap(jax.random.fold_in)(keys, time)
 
     def step(carry: tuple) -> tuple:
-        i, plans, (states, obs, time, running), record = carry
+        i, plans, (states, obs, time, running, memory), record = carry
         active = running & (i < plans.lengths)
         action = plans.actions[:, i]
         stepped = jax.vmap(env.step)(at(key_env, time), states, action)
@@ -88,10 +89,8 @@ def go_on(
 
         states, obs = jax.tree.map(advance, (next_states, next_obs), (states, obs))
         running &= ~(active & (terminated | truncated))
-        if plans.expected is not None:
-            astray = active & is_astray(next_obs, plans.expected[:, i])
-            plans = plans._replace(lengths=jnp.where(astray, 0, plans.lengths))
-        return i + 1, plans, Playing(states, obs, time + active.astype(jnp.int32), running), record
+        now = Playing(states, obs, time + active.astype(jnp.int32), running, memory)
+        return i + 1, plans, now, record
 
     def unfinished(carry: tuple) -> Bool[Array, ""]:
         i, plans, playing, _ = carry
@@ -100,10 +99,13 @@ def go_on(
     def plan_and_play(carry: tuple) -> tuple:
         playing, record = carry
         left = first + steps - playing.time
-        plans = Plans(*plan(at(key_plan, playing.time), playing.obs, playing.time, awake(playing)))
+        now = (at(key_plan, playing.time), playing.obs, playing.time, awake(playing))
+        plans = Plans(*(plan(*now) if playing.memory is None else plan(*now, playing.memory)))
+        playing = playing._replace(memory=plans.memory)
         # An empty plan would never end.
-        plans = plans._replace(lengths=jnp.minimum(jnp.maximum(plans.lengths, 1), left))
-        return jax.lax.while_loop(unfinished, step, (jnp.int32(0), plans, playing, record))[2:]
+        lengths = jnp.minimum(jnp.maximum(plans.lengths, 1), left)
+        start = (jnp.int32(0), Plans(plans.actions, lengths), playing, record)
+        return jax.lax.while_loop(unfinished, step, start)[2:]
 
     def awake(playing: Playing) -> Bool[Array, " n"]:
         return playing.running & (playing.time < first + steps)
@@ -117,11 +119,6 @@ def go_on(
         lambda carry: jnp.any(awake(carry[0])), plan_and_play, (playing, blank)
     )
     return played
-
-
-def is_astray(obs: Any, expected: Any) -> Any:
-    """Whether observations are not what was expected, for each of n episodes; of JAX arrays or of NumPy's."""
-    return (abs(obs.astype("float32") - expected) > AS_EXPECTED).any(axis=tuple(range(1, obs.ndim)))
 
 
 def _apart(keys: Keys) -> Keys:

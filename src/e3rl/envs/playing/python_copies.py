@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float32, Int, Int32
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.encoding import Encoding
 from e3rl.envs.playing.copy import REST, Answer, Failure, Loop
-from e3rl.envs.playing.open_loop import Plans, is_astray
+from e3rl.envs.playing.open_loop import Plans
 from e3rl.envs.playing.processes import Processes
 from e3rl.envs.spec import Spec, spec_of
 from e3rl.types import Key, Trajectory, UserError
@@ -129,29 +129,29 @@ class PythonCopies:
                 self._raise_first(answer.failures, table, 0)
             key_round = jax.random.fold_in(key_plans, rounds)
             plans = Plans(*plan(key_round, table.obs, table.time.copy(), table.running))
-            plans = jax.tree.map(np.array, plans)
+            actions, lengths = np.asarray(plans.actions), np.array(plans.lengths)
             if lesson is not None:
-                plans.lengths[:] = np.minimum(plans.lengths, lesson.every - table.time % lesson.every)
-            self._execute(table, plans)
+                lengths = np.minimum(lengths, lesson.every - table.time % lesson.every)
+            self._execute(table, actions, lengths)
             rounds += 1
             if lesson is not None and (table.time[0] % lesson.every == 0 or not table.running[0]):
                 steps = (table.time[0] - 1) // lesson.every * lesson.every + np.arange(lesson.every)
                 lesson.learn(table.part(steps), not table.running[0])
         return table.rows
 
-    def _execute(self, table: "_Table", plans: Plans) -> None:
-        lengths = np.maximum(plans.lengths, 1)  # an empty plan would never end
-        for t in range(plans.actions.shape[1]):
+    def _execute(
+        self, table: "_Table", plans: Int[np.ndarray, "n L"], lengths: Int[np.ndarray, " n"]
+    ) -> None:
+        lengths = np.maximum(lengths, 1)  # an empty plan would never end
+        for t in range(plans.shape[1]):
             moving = table.running & (t < lengths)
             if not moving.any():
                 break
-            actions = np.where(moving, plans.actions[:, t], REST)
+            actions = np.where(moving, plans[:, t], REST)
             answer = self.step(actions)
             moving[list(answer.failures)] = False
             table.record(moving, actions, answer)
             self._raise_first(answer.failures, table, 1)
-            if plans.expected is not None:
-                lengths[is_astray(table.obs, plans.expected[:, t])] = 0
 
     def _raise_first(self, failures: dict[int, Failure], table: "_Table", ahead: int) -> None:
         if failures:
