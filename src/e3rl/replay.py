@@ -54,6 +54,9 @@ class Replay(NamedTuple):
     endings: Int[Array, " N"]
     """The rows on which an episode terminated, in order; the first `ended` count."""
     ended: Int[Array, ""]
+    reward_unit: Float[Array, ""]
+    """Rewards are drawn divided by this: the largest one seen, or 1 where they are taken as they are."""
+    in_units: Bool[Array, ""]
 
     @staticmethod
     def empty(
@@ -61,9 +64,11 @@ class Replay(NamedTuple):
         obs: Shaped[Array, "*obs"],
         low: Float[np.ndarray, "*obs"] | None = None,
         high: Float[np.ndarray, "*obs"] | None = None,
+        reward_units: bool = False,
     ) -> "Replay":
         """Room for `capacity` transitions whose observations look like `obs` and lie within `low` and `high`, infinite
-        (or enormous) where there is no bound. Without bounds, observations are taken to be in [0, 1]."""
+        (or enormous) where there is no bound. Without bounds, observations are taken to be in [0, 1]. With
+        `reward_units` rewards are scaled too."""
         frames = jnp.zeros((capacity, *obs.shape), obs.dtype)
         count = jnp.zeros(capacity, jnp.int32)
         flag = jnp.zeros(capacity, bool)
@@ -76,7 +81,8 @@ class Replay(NamedTuple):
             jnp.asarray(np.where(bounded, high, 1.0), jnp.float32),
         )
         none = jnp.array(0, jnp.int32)
-        return Replay(rows, none, none, scale, jnp.asarray(bounded), count, none)
+        one, in_units = jnp.array(1.0), jnp.array(reward_units)
+        return Replay(rows, none, none, scale, jnp.asarray(bounded), count, none, one, in_units)
 
     def append(
         self,
@@ -107,7 +113,19 @@ class Replay(NamedTuple):
         endings = self.endings.at[place].set(slot, mode="drop")
         ended = self.ended + jnp.sum(end, dtype=jnp.int32)
         recent = self.size if same_epoch is None else jnp.where(same_epoch, self.recent, self.size)
-        return Replay(rows, size, recent, self._rescaled(rows, size), self.bounded, endings, ended)
+        largest = jnp.max(jnp.where(jnp.arange(capacity) < size, jnp.abs(rows.reward), 0.0))
+        unit = jnp.where(self.in_units & (largest > 0.0), largest, 1.0)
+        return Replay(
+            rows,
+            size,
+            recent,
+            self._rescaled(rows, size),
+            self.bounded,
+            endings,
+            ended,
+            unit,
+            self.in_units,
+        )
 
     def _rescaled(self, rows: Transitions, size: Int[Array, ""]) -> Scale:
         """The data's own range for entries without bounds."""
@@ -145,9 +163,13 @@ class Replay(NamedTuple):
         return self.take(found[jnp.arange(count) % episodes]).obs
 
     def take(self, index: Int[Array, "*B"]) -> Transitions:
-        """The rows at `index`, observations scaled."""
+        """The rows at `index`, observations and rewards scaled."""
         rows = jax.tree.map(lambda leaf: leaf[index], self.rows)
-        return rows._replace(obs=self.scale(rows.obs), next_obs=self.scale(rows.next_obs))
+        return rows._replace(
+            obs=self.scale(rows.obs),
+            next_obs=self.scale(rows.next_obs),
+            reward=rows.reward / self.reward_unit,
+        )
 
     def draw(
         self, key: Key, batch: int, length: int = 1, recent_share: float = 0.0, ending_share: float = 0.0

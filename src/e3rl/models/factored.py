@@ -136,11 +136,16 @@ class Factored(AbstractFamily):
     of_probabilities: ClassVar[bool] = True
 
     hidden: int = setting(64, "Hidden layer size", at_least=1)
+    one_hot: bool = setting(
+        False,
+        "The observation, declared as bits or numbers, is one category: of its entries one is 1, the rest 0",
+    )
 
     @staticmethod
     def natural(encoding: Encoding) -> bool:
         return len(encoding.shape) == 1 and kinds_of(encoding) not in ({"binary"}, {"continuous"})
 
     def make(self, problem: Problem) -> Callable[[Key], FactoredDynamics]:
-        parts = problem.spec.encoding.parts
+        one = (Part("categorical", 0, problem.entries),)
+        parts = one if self.one_hot else problem.spec.encoding.parts
         return lambda key: FactoredDynamics(parts, problem.actions, self.hidden, key=key)

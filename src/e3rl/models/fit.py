@@ -59,6 +59,12 @@ class Fit(Settings):
         at_most=1,
     )
 
+    reward_units: bool = setting(
+        False,
+        "Models and values see rewards divided by the largest one seen so far: learning rates, clips and the weight of "
+        "a reward beside an observation then mean the same whatever an environment pays",
+    )
+
     def optimiser(self) -> optax.GradientTransformation:
         return optax.chain(optax.clip_by_global_norm(self.gradient_clip), optax.adam(self.learning_rate))
 

@@ -69,7 +69,7 @@ class TileDynamics(AbstractDynamics):
         actions: int,
         categories: int,
         unit: float,
-        maps: int = 32,
+        maps: int = 16,
         width: int = 32,
         *,
         key: Key,
@@ -184,7 +184,7 @@ class Tiles(AbstractFamily):
         above=0,
         at_most=1,
     )
-    maps: int = setting(32, "Feature maps of every convolution", at_least=1)
+    maps: int = setting(16, "Feature maps of every convolution", at_least=1)
     hidden: int = setting(32, "Width of the layers for reward and ending", at_least=1)
 
     @staticmethod

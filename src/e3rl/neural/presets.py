@@ -11,12 +11,14 @@ from e3rl.models.bernoulli import Bernoulli
 from e3rl.models.conv import Conv
 from e3rl.models.fit import Fit
 from e3rl.models.mlp import Mlp
+from e3rl.models.tiles import Tiles
 from e3rl.neural.config import Explore, NeuralE3Config, Rounds
 from e3rl.planners.exploit_dqn import OfflineDqn
 from e3rl.planners.exploit_value import ImaginedValue
 from e3rl.planners.graph_search import GraphSearch
 from e3rl.planners.mcts import TreeSearch
-from e3rl.planners.utility import Mean, Squared
+from e3rl.planners.state_graph import StateGraph
+from e3rl.planners.utility import Marginal, Mean, Squared
 from e3rl.planners.value import ValuePlanner
 from e3rl.values.double_dqn import DqnFit
 from e3rl.values.imagined import ValueFit
@@ -51,7 +53,7 @@ PRESETS: dict[str, NeuralE3Config] = {
         explore=Explore(ratio=0, episodes=50, per_epoch=5),
         clock=False,
         model=Mlp(),
-        fit=Fit(updates=1_000, learning_rate=1e-3, prior_weight=0.0, ending_share=0.1),
+        fit=Fit(updates=1_000, learning_rate=1e-3, prior_weight=0.0, ending_share=0.1, reward_units=True),
         utility=Squared(reward_scale=0.0, caution=0.0),
         planner=GraphSearch(frontier="root"),
         exploit=ImaginedValue(
@@ -69,6 +71,17 @@ PRESETS: dict[str, NeuralE3Config] = {
         utility=Squared(reward_scale=1.0, caution=0.0),
         planner=GraphSearch(top_share=0.01),
         exploit=GraphSearch(),
+    ),
+    "e3rl-tiles": NeuralE3Config(
+        explore=Explore(ratio=0, episodes=60, per_epoch=1, update_every=8),
+        clock=False,
+        model=Tiles(),
+        fit=Fit(
+            updates=20, batch=32, prior_weight=0.0, recent_share=0.25, ending_share=0.1, reward_units=True
+        ),
+        utility=Marginal(reward_scale=1.0, caution=0.0),
+        planner=StateGraph(nodes=600, once=True),
+        exploit=StateGraph(discount=0.97),
     ),
     "paper-control": NeuralE3Config(
         explore=Explore(ratio=0, episodes=100, per_epoch=10),

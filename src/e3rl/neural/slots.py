@@ -83,7 +83,8 @@ class OneSeed:
         models = make_model_set(members, config.fit)
         value = config.planner.fresh(self.problem, key_for(key, "value"))
         obs = jnp.zeros(self.encoding.shape, self.storage)
-        return models, value, Replay.empty(self.capacity, obs, self.encoding.low, self.encoding.high)
+        low, high = self.encoding.low, self.encoding.high
+        return models, value, Replay.empty(self.capacity, obs, low, high, config.fit.reward_units)
 
     def observe(self, obs: Observation) -> Observation:
         return self.encoding.encode(obs).astype(self.storage)
