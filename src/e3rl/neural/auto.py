@@ -19,7 +19,6 @@ from e3rl.neural.presets import PRESETS, STATIONARY
 from e3rl.planners.exploit_dqn import OfflineDqn
 from e3rl.planners.graph_search import GraphSearch
 from e3rl.planners.mcts import TreeSearch
-from e3rl.planners.state_graph import StateGraph
 from e3rl.planners.utility import Marginal
 from e3rl.values.double_dqn import DqnFit
 
@@ -39,10 +38,15 @@ def suited_config(opened: Opened) -> NeuralE3Config:
     if categories is not None:
         tiles = PRESETS["e3rl-tiles"]
         return dataclasses.replace(tiles, model=Tiles(categories=categories.count, unit=categories.unit))
-    if seen.one_hot or kinds_of(encoding) == {"categorical"}:
-        return _of_categories(opened, seen.one_hot)
+    declared = kinds_of(encoding) == {"categorical"}
+    model = Factored(one_hot=True) if seen.one_hot and not declared else family()
+    family = type(model)
+    deterministic = looks_deterministic(opened.made, jax.random.key(0))
+    if deterministic and (declared or seen.one_hot):
+        # States that can be told apart are planned over one by one, and learned from before an episode is over.
+        return dataclasses.replace(PRESETS["e3rl-categories"], model=model)
     base = PRESETS["e3rl-image" if family is Conv else "e3rl-control"]
-    changes: dict[str, Any] = {"model": family()}
+    changes: dict[str, Any] = {"model": model}
     if family is Factored:
         # A category never tried may promise any reward, so what members disagree about is sought while exploring and
         # shunned while exploiting.
@@ -54,21 +58,9 @@ def suited_config(opened: Opened) -> NeuralE3Config:
         changes["utility"] = Marginal(reward_scale=chosen.reward_scale, caution=chosen.caution)
     if family is Conv:
         changes["exploit"] = GraphSearch(snap=seen.black_and_white)
-    if not looks_deterministic(opened.made, jax.random.key(0)):
+    if not deterministic:
         slower = dataclasses.replace(STATIONARY, target_rate=0.01)
         changes["planner"] = TreeSearch(value=slower if family is Conv else STATIONARY)
         if isinstance(base.exploit, GraphSearch):
             changes["exploit"] = OfflineDqn(value=DqnFit(heads=False, ending_share=0.2))
     return dataclasses.replace(base, **changes)
-
-
-def _of_categories(opened: Opened, one_hot: bool) -> NeuralE3Config:
-    """States that can be told apart are planned over one by one, and learned from before an episode is over."""
-    tiles = PRESETS["e3rl-tiles"]
-    return dataclasses.replace(
-        tiles,
-        explore=dataclasses.replace(tiles.explore, episodes=200, update_every=16),
-        model=Factored(one_hot=one_hot and kinds_of(opened.spec.encoding) != {"categorical"}),
-        fit=dataclasses.replace(tiles.fit, updates=50, batch=64),
-        planner=StateGraph(once=True),
-    )

@@ -9,6 +9,7 @@ squared, targets clipped, and the models judge the weights after every thousand 
 
 from e3rl.models.bernoulli import Bernoulli
 from e3rl.models.conv import Conv
+from e3rl.models.factored import Factored
 from e3rl.models.fit import Fit
 from e3rl.models.mlp import Mlp
 from e3rl.models.tiles import Tiles
@@ -81,6 +82,15 @@ PRESETS: dict[str, NeuralE3Config] = {
         ),
         utility=Marginal(reward_scale=1.0, caution=0.0),
         planner=StateGraph(nodes=600, once=True),
+        exploit=StateGraph(discount=0.97),
+    ),
+    "e3rl-categories": NeuralE3Config(
+        explore=Explore(ratio=0, episodes=200, per_epoch=1, update_every=16),
+        clock=False,
+        model=Factored(),
+        fit=Fit(updates=50, prior_weight=0.0, recent_share=0.25, ending_share=0.1, reward_units=True),
+        utility=Marginal(reward_scale=1.0, caution=0.0),
+        planner=StateGraph(once=True),
         exploit=StateGraph(discount=0.97),
     ),
     "paper-control": NeuralE3Config(

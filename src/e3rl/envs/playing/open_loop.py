@@ -121,6 +121,6 @@ def go_on(
     return played
 
 
-def _apart(keys: Keys) -> Keys:
+def _apart(keys: Keys) -> Any:
     """Every episode's keys for its beginning, its plans and its steps."""
     return jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys)
