@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from e3rl.experiments import baselines, deterministic, lock
+from e3rl.experiments import baselines, deterministic, lock, reach
 
 Run = Callable[..., list[dict[str, Any]]]
 
@@ -12,6 +12,7 @@ EXPERIMENTS: dict[str, Run] = {
     **dict.fromkeys(lock.LOCK_EXPERIMENTS, lock.run),
     **dict.fromkeys(deterministic.DETERMINISTIC_EXPERIMENTS, deterministic.run),
     **dict.fromkeys(baselines.BASELINE_EXPERIMENTS, baselines.run),
+    **dict.fromkeys(reach.REACH_EXPERIMENTS, reach.run),
 }
 
 

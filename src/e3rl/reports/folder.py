@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from e3rl.experiments.catalogue import family_of
-from e3rl.reports import baselines, deterministic, lock_budgets, planning
+from e3rl.reports import baselines, deterministic, lock_budgets, planning, reach
 from e3rl.reports.results import results_in
 
 
@@ -22,6 +22,7 @@ REPORTS: dict[str, Report] = {
     "planning": Report(planning.table, lambda folder: []),
     **dict.fromkeys(deterministic.FAMILIES, CONTROL),
     "baselines": Report(baselines.table, baselines.draw),
+    "reach": Report(reach.table, lambda folder: []),
 }
 """By the family of the experiments."""
 

@@ -1,0 +1,69 @@
+"""The table of `e3rl reproduce reach`: what every environment took and gave, beside the baselines."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from e3rl.experiments.reach import BASELINES, TASKS
+from e3rl.reports.results import Result, results_in
+
+
+def table(folder: Path) -> str:
+    """Markdown, a row for each environment: medians over seeds and the worst of them."""
+    results = {result.experiment.removeprefix("reach/"): result for result in results_in(folder, "reach")}
+    head = (
+        "environment", "agent", "seeds", "episodes", "steps", "return: median (worst)", "optimum", "target met",
+        "seconds", *(f"{name}: median" for name in BASELINES),
+    )  # fmt: skip
+    lines = [head, ["---"] * len(head)]
+    lines += [_line(name, results[name]) for name in TASKS if name in results]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _line(name: str, result: Result) -> list[str]:
+    about = result.about
+    with result.table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    own = [row for row in rows if row["algo"] == about["chosen"]]
+    returns = _numbers(own, "return_mean")
+    optimum, target = about["optimum"], about["target"]
+    return [
+        name,
+        about["chosen"],
+        str(len(own)),
+        _range(_numbers(own, "explore_episodes")),
+        _range(_numbers(own, "steps")),
+        f"{np.median(returns):.4g} ({min(returns):.4g})" + (_goals(own) if about["share"] else ""),
+        "–" if optimum is None else f"{optimum:.4g}",
+        "–" if target is None else _met(about, own),
+        _range(_numbers(own, "seconds")),
+        *(_median([row for row in rows if row["algo"] == algo]) for algo in BASELINES),
+    ]
+
+
+def _met(about: dict[str, Any], own: list[dict[str, Any]]) -> str:
+    """How many seeds have what was asked for, within the episodes allowed."""
+    got = _numbers(own, "positive" if about["share"] else "return_mean")
+    within = about["episodes"] is None or max(_numbers(own, "explore_episodes")) <= about["episodes"]
+    asked = f"{about['target']:.0%} of episodes" if about["share"] else f"{about['target']:g}"
+    many = "" if within else ", with too many episodes"
+    return f"{sum(value >= about['target'] for value in got)} of {len(got)} (≥ {asked}{many})"
+
+
+def _goals(own: list[dict[str, Any]]) -> str:
+    return f", goal in {min(_numbers(own, 'positive')):.0%} or more"
+
+
+def _median(rows: list[dict[str, Any]]) -> str:
+    return f"{np.median(_numbers(rows, 'return_mean')):.4g}" if rows else "–"
+
+
+def _numbers(rows: list[dict[str, Any]], column: str) -> list[float]:
+    return [float(row[column]) for row in rows if row[column] != ""] or [float("nan")]
+
+
+def _range(values: list[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:,.0f}" if low == high else f"{low:,.0f}–{high:,.0f}"
