@@ -32,6 +32,11 @@ class Glance:
         return [frame for episode in self.episodes for frame in episode]
 
     @property
+    def rewards_differ(self) -> bool:
+        """Whether most steps pay something else than all others."""
+        return len(set(self.rewards)) > len(self.rewards) / 2
+
+    @property
     def one_hot(self) -> bool:
         """Whether every observation has a single 1 among zeros."""
         frames = self.frames

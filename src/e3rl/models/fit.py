@@ -1,5 +1,6 @@
 """UpdateModelSet of Neural-E³ (section 4.1): N_update gradient steps per member, each on its own minibatches."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,6 +66,10 @@ class Fit(Settings):
         "a reward beside an observation then mean the same whatever an environment pays",
     )
 
+    finishing: int = setting(
+        0, "Further updates when exploration is over, at a third of the learning rate, before anyone exploits"
+    )
+
     def optimiser(self) -> optax.GradientTransformation:
         return optax.chain(optax.clip_by_global_norm(self.gradient_clip), optax.adam(self.learning_rate))
 
@@ -113,6 +118,16 @@ def update_model_set(
     losses: Array
     (members, state), losses = jax.lax.scan(update, carry, jax.random.split(key, settings.updates))
     return ModelSet(members, models.anchor, state), jnp.mean(losses[-20:])
+
+
+def finish_model_set(models: ModelSet, replay: Replay, key: Key, settings: Fit, terms: int = 1) -> ModelSet:
+    """The models that are exploited: what fluctuates while they follow new experience is smoothed out."""
+    if settings.finishing == 0:
+        return models
+    slower = dataclasses.replace(
+        settings, updates=settings.finishing, learning_rate=settings.learning_rate / 3, finishing=0
+    )
+    return update_model_set(models, replay, key, slower, terms)[0]
 
 
 def unrolled_loss(

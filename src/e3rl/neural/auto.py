@@ -22,6 +22,8 @@ from e3rl.planners.mcts import TreeSearch
 from e3rl.planners.utility import Marginal
 from e3rl.values.double_dqn import DqnFit
 
+DENSE_EPISODES = 30
+"""Exploration episodes where rewards differ from step to step: there is little to look for."""
 SHORT = 100
 """Steps up to which a binary problem counts as one of finite horizon, like the lock."""
 
@@ -45,8 +47,10 @@ def suited_config(opened: Opened) -> NeuralE3Config:
     if deterministic and (declared or seen.one_hot):
         # States that can be told apart are planned over one by one, and learned from before an episode is over.
         return dataclasses.replace(PRESETS["e3rl-categories"], model=model)
-    base = PRESETS["e3rl-image" if family is Conv else "e3rl-control"]
+    base = PRESETS["e3rl-image" if family is Conv else "e3rl-numbers"]
     changes: dict[str, Any] = {"model": model}
+    if seen.rewards_differ:
+        changes["explore"] = dataclasses.replace(base.explore, episodes=DENSE_EPISODES)
     if family is Factored:
         # A category never tried may promise any reward, so what members disagree about is sought while exploring and
         # shunned while exploiting.

@@ -15,7 +15,7 @@ from e3rl.envs.spec import Spec
 from e3rl.models import refuse_misfit
 from e3rl.models.base import Problem
 from e3rl.models.ensemble import make_ensemble, predict
-from e3rl.models.fit import ModelSet, make_model_set, update_model_set
+from e3rl.models.fit import ModelSet, finish_model_set, make_model_set, update_model_set
 from e3rl.neural.config import NeuralE3Config
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay, Scale
@@ -254,6 +254,8 @@ class OneSeed:
 
     def exploit(self, models: ModelSet, replay: Replay, key: Key) -> Policy:
         """Lines 10 to 12: a fresh value for the real reward."""
+        terms = self.config.model.loss_terms(self.problem.entries)
+        models = finish_model_set(models, replay, key_for(key, "finish models"), self.config.fit, terms)
         config, untrained = self.config, self.untrained(models, replay.scale, key)
         value = config.exploit.prepare(
             untrained.value, models, replay, config.utility.exploit, self.problem, key_for(key, "exploit", 0)
