@@ -19,10 +19,12 @@ from e3rl.tabular.config import TabularE3Config
 from e3rl.tabular.minds import (
     KNOWN,
     Doubt,
+    Outcomes,
     judge_policy,
     plan_of_member,
     plan_to_exploit,
     plan_to_explore,
+    smoothed,
     unknown_share,
 )
 from e3rl.tabular.planning import Planned
@@ -90,6 +92,8 @@ class Prospect(NamedTuple):
     value: float
     """v_explore."""
     doubt: Doubt
+    outcomes: Outcomes
+    """What is believed about the table."""
     challenger: int
     """The member whose own best policy is most at odds with the one to be returned."""
     experience: Experience
@@ -183,14 +187,16 @@ class TabularProgram(AbstractProgram):
             + (1.0 - experience.new_starts) * unknown_share(table, begin, self.steps, only)
             for only in (False, True)
         )
-        policy = judge_policy(table, starts, self.steps, t)
+        outcomes = smoothed(table)
+        policy = judge_policy(table, outcomes, starts, self.steps, t)
         better = policy.worth > experience.worth + IMPORTANT * abs(policy.worth)
         if better or table.discovered_in(t - 1):
             experience = experience._replace(last_news=t, worth=max(policy.worth, experience.worth))
         patience = max(LEAST_PATIENCE, experience.last_news // 3)
         sure = policy.paid >= 1.0 - self.config.explore.epsilon and table.missing_mass()[1] <= KNOWN
         stale = bool(sure) and t - experience.last_news >= patience
-        return Prospect(value, Doubt(unknown, policy.regret, untried, stale), policy.challenger, experience)
+        doubt = Doubt(unknown, policy.regret, untried, stale)
+        return Prospect(value, doubt, outcomes, policy.challenger, experience)
 
     def _settled(self, doubt: Doubt) -> bool:
         return self.config.explore.epsilon > 0 and doubt.settled(self.config.explore.epsilon)
@@ -205,9 +211,9 @@ class TabularProgram(AbstractProgram):
 
     def _planned(self, table: Table, kind: int, prospect: Prospect, left: int, t: int) -> Planned:
         if kind == CHALLENGER:
-            return plan_of_member(table, prospect.challenger, left, t)
+            return plan_of_member(table, prospect.outcomes, prospect.challenger, left, t)
         if kind == LEADER:
-            return plan_to_exploit(table, left, self.every)
+            return plan_to_exploit(table, prospect.outcomes, left)
         return plan_to_explore(table, left, self.every)
 
     def _explore(self, record: Record, table: Table, prospect: Prospect, t: int) -> tuple[Experience, Played]:
@@ -215,7 +221,8 @@ class TabularProgram(AbstractProgram):
         every, wait = self.every, 1 + table.states // ROWS_PER_WAIT
         doubt = prospect.doubt
         experience, state = self._begin(table, prospect.experience, EXPLORE, t)
-        kind = self._kind(doubt, t)
+        believed = len(prospect.outcomes.successor)
+        kind = UNKNOWN if table.states > believed else self._kind(doubt, t)  # or it begins where it never did
         total, along, step, since, quiet, known = 0.0, 0.0, 0, every, 0, 0
         block: np.ndarray = np.zeros((1, 0), int)
         table.episode = t
@@ -223,9 +230,7 @@ class TabularProgram(AbstractProgram):
             if kind != UNKNOWN and state >= known > 0:
                 kind, since = UNKNOWN, every  # nobody has a plan for what was just discovered
             surprised = kind == UNKNOWN and quiet == 0 and since >= wait
-            due = since >= every and (
-                kind != CHALLENGER or step == 0
-            )  # a challenger goes through with its policy
+            due = since >= every and (kind == UNKNOWN or step == 0)  # the others go through with their policy
             if due or surprised or state >= block.shape[1]:
                 left, known = min(self.spec.horizon - step, self.steps), table.states
                 block, since = np.asarray(self._planned(table, kind, prospect, left, t).policy), 0
@@ -271,7 +276,9 @@ class TabularProgram(AbstractProgram):
         record.save()
         explored = int(record.episodes[0])
         record.say("training to exploit", explored, explored)
-        actions = np.asarray(plan_to_exploit(table, self.steps).policy)[:, : table.states].astype(np.int16)
+        actions = np.asarray(plan_to_exploit(table, prospect.outcomes, self.steps).policy)[
+            :, : table.states
+        ].astype(np.int16)
         policy = TablePolicy(table.keys[: table.states].copy(), actions)
         explored_steps = int(record.env_steps[0])
         played = [self._greedy(policy, EXPLOIT, i) for i in range(self.config.evaluation_episodes)]
