@@ -359,9 +359,9 @@ class Still(gymnasium.Env):
         return 0, 0.0, False, False, {}
 
 
-@pytest.mark.parametrize(("epsilon", "ended"), [(0.05, "by itself"), (0.0, "after 9 episodes")])
+@pytest.mark.parametrize(("epsilon", "ended"), [(0.05, "by itself"), (0.0, "after 20 episodes")])
 def test_without_epsilon_only_the_number_of_episodes_ends_it(epsilon, ended):
-    config = changed(CONFIG, {"explore.episodes": 9, "explore.epsilon": epsilon})
+    config = changed(CONFIG, {"explore.episodes": 20, "explore.epsilon": epsilon})
     summary = TabularE3(gymnasium.wrappers.TimeLimit(Still(), LIMIT), config).learn()
     assert summary["ended"].startswith(ended)
 

@@ -1,8 +1,8 @@
 """Outcomes as throws of dice: in most worlds chance works alike in many places, and what it did there tells here.
 
-A die has faces with certain chances, and which face is which outcome differs from place to place. Every state and action
-throws either one of a few dice that are shared, or one of its own. All of it is inferred from counts, by expectation
-maximisation with every pair judged by the throws of the others.
+A die has faces with certain chances, and which face is which outcome differs from place to place. Every state and
+action throws either one of a few dice that are shared, or one of its own. All of it is inferred from counts, by
+expectation maximisation with every pair judged by the throws of the others.
 """
 
 import itertools
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 DICE = 6
 """Shared dice at most."""
@@ -18,8 +18,10 @@ PAIRS_PER_DIE = 6
 """States and actions for every one of them."""
 MOST_FACES = 5
 """All ways to put the outcomes on a die are gone through: 5! are enough."""
-CANDIDATES = 30
-ROUNDS = 12
+CANDIDATES, TELLING, MOST_PAIRS = 20, 120, 4_000
+"""States and actions that dice are taken from at first, that tell what dice there are, and beyond which none are looked
+for."""
+ROUNDS = 6
 BLANK = 0.05
 """Throws that every face of a die counts for before the first."""
 
@@ -30,8 +32,8 @@ class Dice(NamedTuple):
     throws: Float[np.ndarray, "T J"]
     """Of the shared dice, by face."""
     which: Float[np.ndarray, "N TP"]
-    """The chance that a pair throws a certain die in a certain way, by die and way; what is left to 1 is the chance that
-    it throws its own."""
+    """The chance that a pair throws a certain die in a certain way, by die and way; what is left to 1 is the chance
+    that it throws its own."""
     ways: Int[np.ndarray, "P J"]
     """Way p puts outcome ways[p, j] on face j."""
 
@@ -64,28 +66,52 @@ def infer_dice(count: Float[np.ndarray, "N J"], prior: Float[np.ndarray, "N J"])
     None where there are too few pairs, or too many outcomes."""
     pairs, faces = count.shape
     size = min(DICE, pairs // PAIRS_PER_DIE)
-    if faces > MOST_FACES or size < 1:
+    if not (0 < faces <= MOST_FACES and size > 0 and pairs <= MOST_PAIRS):
         return None
     ways = np.array(list(itertools.permutations(range(faces))))
     own = _marginal(np.maximum(prior, 1e-9), count)
-    throws = _first_dice(count, prior, own, ways, size)
-    aligned = np.zeros((size, pairs, faces))
+    # Those that were thrown most tell what dice there are.
+    most = np.argsort(-count.sum(axis=1), kind="stable")[:TELLING]
+    some, before, alone = count[most], prior[most], own[most]
+    throws = _first_dice(some, before, alone, ways, size)
     share = np.full(size + 1, 1.0 / (size + 1))
+    aligned = np.zeros((size, len(most), faces))
     for _ in range(ROUNDS):
         others = np.maximum(throws[:, None] - aligned, 0.0) + BLANK  # [T, N, J]: by the throws of the others
-        # Which way is likely before the first throw is told by what other actions do in the same state.
-        before, after = (_fits(others, thrown, ways) for thrown in (prior, prior + count))
-        fits = after - logsumexp(before, axis=-1, keepdims=True) + np.log(share[:-1])[:, None, None]
-        score = np.concatenate(
-            [fits.transpose(1, 0, 2).reshape(pairs, -1), (own + np.log(share[-1]))[:, None]], axis=1
-        )
-        weight = np.exp(score - logsumexp(score, axis=1, keepdims=True))
-        shared = weight[:, :-1].reshape(pairs, size, -1)
-        aligned = np.einsum("ntp,npj->tnj", shared, count[:, ways])
+        weight = _weigh(others, some, before, alone, ways, share)
+        shared = weight[:, :-1].reshape(len(most), size, -1)
+        aligned = np.stack([(shared[:, t, None] @ some[:, ways])[:, 0] for t in range(size)])
         throws = aligned.sum(axis=1)
         taken = np.append(shared.sum(axis=(0, 2)), weight[:, -1].sum()) + 1.0
         share = taken / taken.sum()
+    others = np.broadcast_to(throws[:, None], (size, pairs, faces)).copy()
+    others[:, most] -= aligned
+    weight = _weigh(np.maximum(others, 0.0) + BLANK, count, prior, own, ways, share)
     return Dice(throws + BLANK, weight[:, :-1], ways)
+
+
+def _weigh(
+    dice: Float[np.ndarray, "T N J"],
+    count: Float[np.ndarray, "N J"],
+    prior: Float[np.ndarray, "N J"],
+    own: Float[np.ndarray, " N"],
+    ways: Int[np.ndarray, "P J"],
+    share: Float[np.ndarray, " T_plus_1"],
+) -> Float[np.ndarray, "N TP_plus_1"]:
+    """The chance that a pair throws a die in a way, or, the last, its own. Which way is likely before the first throw
+    is told by what other actions do in the same state."""
+    before, after = (_fits(dice, thrown, ways) for thrown in (prior, prior + count))
+    fits = after - _log_sum(before)[..., None] + np.log(share[:-1])[:, None, None]
+    last = (own + np.log(share[-1]))[:, None]
+    score = np.concatenate([fits.transpose(1, 0, 2).reshape(len(count), -1), last], axis=1)
+    weight = np.exp(score - score.max(axis=1, keepdims=True))
+    return weight / weight.sum(axis=1, keepdims=True)
+
+
+def _log_sum(values: Float[np.ndarray, "*n P"]) -> Float[np.ndarray, "*n"]:
+    """log Σ exp over the last axis."""
+    top = values.max(axis=-1)
+    return np.log(np.sum(np.exp(values - top[..., None]), axis=-1)) + top
 
 
 def _fits(
@@ -118,7 +144,7 @@ def _first_dice(
     most = np.argsort(-count.sum(axis=1), kind="stable")[:CANDIDATES]
     dice = -np.sort(-count[most], axis=1) + BLANK
     each = np.broadcast_to(dice[:, None], (len(dice), *count.shape))
-    before, after = (logsumexp(_fits(each, thrown, ways), axis=-1) for thrown in (prior, prior + count))
+    before, after = (_log_sum(_fits(each, thrown, ways)) for thrown in (prior, prior + count))
     explains = after - before
     explains[np.arange(len(most)), most] = -np.inf  # by the throws of the others
     best, chosen = own, []

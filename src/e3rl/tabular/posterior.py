@@ -163,8 +163,11 @@ class Table:
         return self._rate(2)
 
     def _rate(self, kind: int) -> Float[np.ndarray, " n"]:
-        prior = 1.0 / (np.arange(VISITS) + 1.0)
-        return falling(self.novelty[kind] + prior, self.novelty[0] + 1.0)
+        visits, prior = self.novelty[0], 1.0 / (np.arange(VISITS) + 1.0)
+        weight = np.where(
+            visits > 0, 1.0, 1e-6
+        )  # where there were no visits, what is known of others goes before
+        return falling(self.novelty[kind] + weight * prior, visits + weight)
 
     def unknown(self) -> Float[np.ndarray, "S A"]:
         """The missing mass of every state and action; 1 where an action was never tried."""
