@@ -82,7 +82,7 @@ def infer_dice(count: Float[np.ndarray, "N J"], prior: Float[np.ndarray, "N J"])
         shared = weight[:, :-1].reshape(len(most), size, -1)
         aligned = np.stack([(shared[:, t, None] @ some[:, ways])[:, 0] for t in range(size)])
         throws = aligned.sum(axis=1)
-        taken = np.append(shared.sum(axis=(0, 2)), weight[:, -1].sum()) + 1.0
+        taken = np.append(throws.sum(axis=1), some.sum(axis=1) @ weight[:, -1]) + 1.0
         share = taken / taken.sum()
     others = np.broadcast_to(throws[:, None], (size, pairs, faces)).copy()
     others[:, most] -= aligned

@@ -19,6 +19,8 @@ PATIENCE = 1.0 - 1e-6
 """What waiting a step leaves of a reward, so that of two equal ones the earlier is taken."""
 LAST = np.iinfo(np.int32).max
 """Sorted behind all rows."""
+DOUBT = 0.3
+"""What it counts for that any outcome of a state might be that of any action, in actions that were tried often."""
 MOST_ALIKE = 50.0
 """The largest weight that other actions have."""
 LARGEST_SMOOTHED = 20_000_000
@@ -130,13 +132,13 @@ def smoothed(table: Table) -> Outcomes:
     step do not tell it from a sure one, its neighbours do. Where repetitions hold no surprises, counts are left as they
     are; elsewhere dice are looked for that are thrown in many places."""
     states = table.states
-    each = tuple(array[:states].astype(float) for array in (table.count, table.reward, table.reward_squared))
-    successor, (count, rewards, squares) = table.successor[:states], each
+    sums = tuple(array[:states].astype(float) for array in (table.count, table.reward, table.reward_squared))
+    successor, (count, rewards, squares) = table.successor[:states], sums
     nowhere = np.zeros(count.shape[:2], bool)
     if table.missing_mass()[1] <= KNOWN or count.size * table.actions > LARGEST_SMOOTHED:
-        mean, variance = _moments(*each)
+        mean, variance = _moments(*sums)
         return Outcomes(successor, count, mean, (variance / np.maximum(count, 1.0)) ** 0.5, None, nowhere)
-    successor, (count, rewards, squares) = _by_outcome(successor, each)
+    successor, (count, rewards, squares) = _by_outcome(successor, sums)
     mean, variance = _moments(count, rewards, squares)
     # What an action never did is paid as it was paid to the others.
     shared, shared_variance = _moments(*(np.sum(x, axis=1, keepdims=True) for x in (count, rewards, squares)))
@@ -144,10 +146,11 @@ def smoothed(table: Table) -> Outcomes:
     spread = (np.where(count > 1, variance, shared_variance) / np.maximum(count, 1.0)) ** 0.5
     alike, tried = likeness(count), count.sum(axis=-1, keepdims=True)
     worth = tried / (tried + alike)  # the less often it was tried, the less an action says about the others
-    base = np.sum(worth * chances(count), axis=1, keepdims=True) / np.maximum(
-        worth.sum(axis=1, keepdims=True), 1e-12
-    )
-    prior = np.broadcast_to(alike * base, count.shape)
+    known = (successor != NOTHING)[:, None] / np.maximum(np.sum(successor != NOTHING, axis=1), 1)[
+        :, None, None
+    ]
+    others = np.sum(each := worth * chances(count), axis=1, keepdims=True) - each + DOUBT * known
+    prior = alike * others / np.maximum(others.sum(axis=-1, keepdims=True), 1e-12)
     few = np.sum(successor != NOTHING, axis=1) <= MOST_FACES
     thrown = (tried[..., 0] > 0) & few[:, None]
     dice = infer_dice(count[thrown][:, :MOST_FACES], prior[thrown][:, :MOST_FACES])

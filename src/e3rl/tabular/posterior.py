@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from e3rl.types import UserError
-
 NOTHING = -1
 """No successor in this slot."""
 END = -2
@@ -25,6 +23,10 @@ VISITS = 64
 """Visits up to which novelty is counted apart."""
 SHRINKAGE = 2.0
 """First tries that the common rate counts for beside those after one certain action."""
+
+
+class TableFull(Exception):
+    """There are more states than the table holds."""
 
 
 class News(NamedTuple):
@@ -57,6 +59,8 @@ class Table:
         self.novelty = np.zeros((3, VISITS))
         """Visits, those with an outcome never seen there, those that led to a state never seen at all; by the number of
         visits before."""
+        self.since = np.zeros(0, np.int32)
+        """The episode that discovered each state."""
         self.arrival = np.zeros(0, np.int32)
         """The action by which each state was discovered; `actions` where an episode began in it."""
         self.first = np.zeros((3, actions + 1, actions))
@@ -82,15 +86,13 @@ class Table:
 
     def _discover(self, key: bytes) -> int:
         if self.states == self.capacity:
-            raise UserError(
-                f"more than {self.capacity:,} different observations: train neural-e3 instead, which generalises over "
-                "them, or raise capacity"
-            )
+            raise TableFull(f"more than {self.capacity:,} different observations")
         if self.states == len(self.keys):
             self._grow(max(64, 2 * self.states))
         row = self.index[key] = self.states
         self.last_discovery = self.episode
         self.keys[row] = np.frombuffer(key, np.uint8)
+        self.since[row] = self.episode
         self.states += 1
         return row
 
@@ -98,7 +100,7 @@ class Table:
         more = rows - len(self.keys)
         for name, fill in (
             ("keys", 0), ("successor", NOTHING), ("count", 0), ("reward", 0), ("reward_squared", 0),
-            ("disagreement", 2), ("arrival", self.actions),
+            ("disagreement", 2), ("arrival", self.actions), ("since", 0),
         ):  # fmt: skip
             old = getattr(self, name)
             new = np.full((more, *old.shape[1:]), fill, old.dtype)
@@ -203,7 +205,16 @@ class Table:
         """Everything that goes on from here, copied."""
         rows = {
             name: getattr(self, name)[: self.states].copy()
-            for name in ("keys", "successor", "count", "reward", "reward_squared", "disagreement", "arrival")
+            for name in (
+                "keys",
+                "successor",
+                "count",
+                "reward",
+                "reward_squared",
+                "disagreement",
+                "arrival",
+                "since",
+            )
         }
         about = np.array([self.lowest, self.highest, self.last_discovery])
         shared = {"novelty": self.novelty.copy(), "first": self.first.copy(), "ends": np.array(self.ends)}
