@@ -177,13 +177,14 @@ def test_actions_borrow_the_outcomes_of_their_neighbours(monkeypatch):
     tried, alike = table.tried, outcomes.weight[0, 0].sum() - 6
     assert alike == pytest.approx(outcomes.weight[1, 2].sum() - 2)
     assert (tried[0, 0], tried[1, 2]) == (6, 2)
-    # In place 0 the three actions stayed in 3 of 6, 3 of 6 and 2 of 2 steps; how much each counts goes by its tries.
-    often, seldom = 6 / (6 + alike), 2 / (2 + alike)
-    stays = (0.5 * often + 0.5 * often + 1.0 * seldom) / (2 * often + seldom)
+    # In place 0 the three actions stayed in 3 of 6, 3 of 6 and 2 of 2 steps. Each borrows from the others, which count
+    # by their tries, and a little from the thought that anything may happen.
+    often, seldom, doubt = 6 / (6 + alike), 2 / (2 + alike), minds.DOUBT
+    stays = np.array([(0.5 * often + seldom + doubt / 2) / (often + seldom + doubt)] * 2 + [0.5])
     np.testing.assert_allclose(outcomes.weight[0, :3, 0], np.array([3, 3, 2]) + alike * stays)
     chance, reward = outcomes.mean()
     np.testing.assert_allclose(chance[:, :3].sum(axis=-1), 1.0)
-    assert chance[0, 2, 0] == pytest.approx((2 + alike * stays) / (2 + alike))
+    assert chance[0, 2, 0] == pytest.approx((2 + alike * 0.5) / (2 + alike))
     # Action 0 is paid where it leads to place 1, action 1 to place 0; action 2 would be paid as they are in the mean.
     np.testing.assert_allclose(reward[0, :3, :2], [[0.0, 1.0], [1.0, 0.0], [0.0, 0.5]])
     monkeypatch.setattr(minds, "LARGEST_SMOOTHED", 1)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammaln
 
-DICE = 6
+DICE = 4
 """Shared dice at most."""
 PAIRS_PER_DIE = 6
 """States and actions for every one of them."""
@@ -72,13 +72,13 @@ def infer_dice(count: Float[np.ndarray, "N J"], prior: Float[np.ndarray, "N J"])
     own = _marginal(np.maximum(prior, 1e-9), count)
     # Those that were thrown most tell what dice there are.
     most = np.argsort(-count.sum(axis=1), kind="stable")[:TELLING]
-    some, before, alone = count[most], prior[most], own[most]
-    throws = _first_dice(some, before, alone, ways, size)
+    some, alone = count[most], own[most]
+    throws = _first_dice(some, alone, ways, size)
     share = np.full(size + 1, 1.0 / (size + 1))
     aligned = np.zeros((size, len(most), faces))
     for _ in range(ROUNDS):
         others = np.maximum(throws[:, None] - aligned, 0.0) + BLANK  # [T, N, J]: by the throws of the others
-        weight = _weigh(others, some, before, alone, ways, share)
+        weight = _weigh(others, some, alone, ways, share)
         shared = weight[:, :-1].reshape(len(most), size, -1)
         aligned = np.stack([(shared[:, t, None] @ some[:, ways])[:, 0] for t in range(size)])
         throws = aligned.sum(axis=1)
@@ -86,32 +86,23 @@ def infer_dice(count: Float[np.ndarray, "N J"], prior: Float[np.ndarray, "N J"])
         share = taken / taken.sum()
     others = np.broadcast_to(throws[:, None], (size, pairs, faces)).copy()
     others[:, most] -= aligned
-    weight = _weigh(np.maximum(others, 0.0) + BLANK, count, prior, own, ways, share)
+    weight = _weigh(np.maximum(others, 0.0) + BLANK, count, own, ways, share)
     return Dice(throws + BLANK, weight[:, :-1], ways)
 
 
 def _weigh(
     dice: Float[np.ndarray, "T N J"],
     count: Float[np.ndarray, "N J"],
-    prior: Float[np.ndarray, "N J"],
     own: Float[np.ndarray, " N"],
     ways: Int[np.ndarray, "P J"],
     share: Float[np.ndarray, " T_plus_1"],
 ) -> Float[np.ndarray, "N TP_plus_1"]:
-    """The chance that a pair throws a die in a way, or, the last, its own. Which way is likely before the first throw
-    is told by what other actions do in the same state."""
-    before, after = (_fits(dice, thrown, ways) for thrown in (prior, prior + count))
-    fits = after - _log_sum(before)[..., None] + np.log(share[:-1])[:, None, None]
+    """The chance that a pair throws a die in a way, or, the last, its own."""
+    fits = _fits(dice, count, ways) + np.log(share[:-1] / len(ways))[:, None, None]
     last = (own + np.log(share[-1]))[:, None]
     score = np.concatenate([fits.transpose(1, 0, 2).reshape(len(count), -1), last], axis=1)
     weight = np.exp(score - score.max(axis=1, keepdims=True))
     return weight / weight.sum(axis=1, keepdims=True)
-
-
-def _log_sum(values: Float[np.ndarray, "*n P"]) -> Float[np.ndarray, "*n"]:
-    """log Σ exp over the last axis."""
-    top = values.max(axis=-1)
-    return np.log(np.sum(np.exp(values - top[..., None]), axis=-1)) + top
 
 
 def _fits(
@@ -135,7 +126,6 @@ def _marginal(prior: Float[np.ndarray, "N J"], count: Float[np.ndarray, "N J"]) 
 
 def _first_dice(
     count: Float[np.ndarray, "N J"],
-    prior: Float[np.ndarray, "N J"],
     own: Float[np.ndarray, " N"],
     ways: Int[np.ndarray, "P J"],
     size: int,
@@ -144,8 +134,9 @@ def _first_dice(
     most = np.argsort(-count.sum(axis=1), kind="stable")[:CANDIDATES]
     dice = -np.sort(-count[most], axis=1) + BLANK
     each = np.broadcast_to(dice[:, None], (len(dice), *count.shape))
-    before, after = (_log_sum(_fits(each, thrown, ways)) for thrown in (prior, prior + count))
-    explains = after - before
+    fits = _fits(each, count, ways)
+    top = fits.max(axis=-1)
+    explains = top + np.log(np.mean(np.exp(fits - top[..., None]), axis=-1))
     explains[np.arange(len(most)), most] = -np.inf  # by the throws of the others
     best, chosen = own, []
     for _ in range(size):
