@@ -266,6 +266,15 @@ def test_a_known_world_leaves_no_regret():
     assert judged.paid == pytest.approx(11.0, rel=1e-4)
 
 
+def test_where_nothing_is_left_to_chance_one_member_speaks_for_all(monkeypatch):
+    asked, whole = [], minds.member_model
+    monkeypatch.setattr(minds, "member_model", lambda *args: asked.append(args[2]) or whole(*args))
+    for table, members in ((ring(2, pays=(3, 0)), 1), (slippery(), 5)):
+        asked.clear()
+        judge_policy(table, smoothed(table), np.array([0]), STEPS, 0)
+        assert len(asked) == members
+
+
 def test_members_that_see_it_differently_leave_regret():
     """Four actions that paid two times in four: which is the best depends on whom one asks."""
     table = new_table()

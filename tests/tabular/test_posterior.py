@@ -235,3 +235,13 @@ def test_observations_are_known_by_their_values():
     assert digest(np.float32([0.0, 1.0])) == digest(np.float32([-0.0, 1.0]))
     sliced = np.arange(8, dtype=np.float32).reshape(4, 2)[:, 0]
     assert digest(sliced) == digest(sliced.copy())
+
+
+def test_long_observations_are_told_apart_by_what_is_not_zero():
+    size = posterior.LONG
+    ones = np.zeros((4, size), np.float32)
+    ones[0, 3], ones[1, 4], ones[2, 3], ones[3, 3] = 1.0, 1.0, 2.0, 1.0
+    ones[3, 9] = -0.0
+    keys = [digest(row) for row in ones]
+    assert len(set(keys)) == 3
+    assert keys[3] == keys[0]

@@ -101,6 +101,15 @@ class Outcomes(NamedTuple):
     thrown: Bool[np.ndarray, "S A"]
     """The states and actions that the dice are about."""
 
+    @property
+    def certain(self) -> bool:
+        """Whether nothing is left to chance: then all members are the same."""
+        return (
+            self.dice is None
+            and not self.spread.any()
+            and bool(np.all(np.sum(self.weight > 0, axis=-1) <= 1))
+        )
+
     def mean(self) -> tuple[Float[np.ndarray, "S A J"], Float[np.ndarray, "S A J"]]:
         """Chances and rewards."""
         chance = chances(self.weight)
@@ -250,7 +259,7 @@ def judge_policy(
     planned = plan_to_exploit(table, outcomes, steps)
     policy, regrets = planned.policy, []
     count, floor = jnp.array(steps, jnp.int32), jnp.array(table.lowest, jnp.float32)
-    for member in range(table.members):
+    for member in range(1 if outcomes.certain else table.members):
         model = member_model(table, outcomes, member, key)
         best = float(_plan(model, steps, 1, 0.0, table.lowest).value[starts].mean())
         ours = float(policy_value(model, policy, count, floor)[starts].mean())

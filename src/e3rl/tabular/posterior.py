@@ -19,6 +19,8 @@ KINDS_OF_END = 32
 """Rewards at the end of an episode that are told apart; the last stands for all others."""
 DIGEST = 16
 """Bytes that stand for an observation."""
+LONG = 10_000
+"""Entries from which on zeros are left out of what stands for an observation."""
 VISITS = 64
 """Visits up to which novelty is counted apart."""
 SHRINKAGE = 2.0
@@ -244,8 +246,17 @@ def falling(some: Float[np.ndarray, " n"], of: Float[np.ndarray, " n"]) -> Float
 
 
 def digest(obs: Float[np.ndarray, "*obs"]) -> bytes:
-    positive = obs + np.float32(0.0)  # of the two zeros, which are equal but not in their bytes
-    return hashlib.blake2b(np.ascontiguousarray(positive).tobytes(), digest_size=DIGEST).digest()
+    positive = np.ascontiguousarray(
+        obs + np.float32(0.0)
+    )  # of the two zeros, which are equal but not in their bytes
+    data = positive.tobytes() if positive.size < LONG else _without_zeros(positive.reshape(-1))
+    return hashlib.blake2b(data, digest_size=DIGEST).digest()
+
+
+def _without_zeros(values: Float[np.ndarray, " n"]) -> bytes:
+    """Where a long observation is not zero, and what it is there."""
+    places = np.flatnonzero(values)
+    return places.tobytes() + values[places].tobytes()
 
 
 def index_of(keys: UInt8[np.ndarray, "S n"]) -> dict[bytes, int]:

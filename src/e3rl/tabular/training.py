@@ -249,13 +249,15 @@ class TabularProgram(AbstractProgram):
             self._hand_over(record, t, table, log, prospect.experience, str(error))
         believed = len(prospect.outcomes.successor)
         kind = UNKNOWN if table.states > believed else self._kind(doubt, t)  # or it begins where it never did
-        total, along, step, since, quiet, known = 0.0, 0.0, 0, every, 0, 0
+        total, along, step, since, quiet, known = 0.0, 0.0, 0, max(every, wait), 0, 0
         block: np.ndarray = np.zeros((1, 0), int)
         while step < self.spec.horizon:
             if kind != UNKNOWN and state >= known > 0:
-                kind, since = UNKNOWN, every  # nobody has a plan for what was just discovered
+                kind, since = UNKNOWN, wait  # nobody has a plan for what was just discovered
             surprised = kind == UNKNOWN and quiet == 0 and since >= wait
-            due = since >= every and (kind == UNKNOWN or step == 0)  # the others go through with their policy
+            due = since >= max(every, wait) and (
+                kind == UNKNOWN or step == 0
+            )  # the others go through with their policy
             if due or surprised or state >= block.shape[1]:
                 left, known = min(self.spec.horizon - step, self.steps), table.states
                 block, since = np.asarray(self._planned(table, kind, prospect, left, t).policy), 0
@@ -283,7 +285,11 @@ class TabularProgram(AbstractProgram):
             quiet = 0 if news else quiet + 1
             if terminated or answer.truncated[0]:
                 break
-            if quiet and quiet % QUIET == 0 and self._settled(self._prospect(table, experience, t + 1).doubt):
+            if (
+                quiet
+                and quiet % max(QUIET, wait) == 0
+                and self._settled(self._prospect(table, experience, t + 1).doubt)
+            ):
                 break  # the episode is given up: there is nothing left to find in it
         return experience, Played(total, step, along)
 
