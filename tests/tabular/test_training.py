@@ -2,15 +2,19 @@
 
 import json
 import math
+from contextlib import closing
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from e3rl.experiments.agents import load
+from e3rl.envs.opening import open_environment
+from e3rl.envs.spec import DEFAULT_TIME_LIMIT
+from e3rl.experiments.agents import load, suited_agent
 from e3rl.runs.checkpoint import load_arrays, save_tree
 from e3rl.runs.folder import RunFolder, read_metrics
+from e3rl.runs.handover import HandOver
 from e3rl.runs.settings import changed
 from e3rl.runs.train import train as train_seeds
 from e3rl.tabular import training
@@ -258,9 +262,125 @@ def test_an_environment_that_breaks_at_another_time(when, short, tmp_path, monke
 
 
 def test_more_states_than_the_table_holds_are_one_clear_error(tmp_path):
-    with pytest.raises(UserError, match="more than 6 different observations: train neural-e3 instead"):
-        train(tmp_path, changed(CONFIG, {"capacity": 6}))
+    """With all that was seen; and again where it is taken up."""
+    for resume in (False, True):
+        with pytest.raises(
+            HandOver, match="more than 6 different observations: train neural-e3 instead"
+        ) as told:
+            train(tmp_path, changed(CONFIG, {"capacity": 6}), resume)
+        steps = told.value.steps
+        assert len(steps.time) == int(read_metrics(tmp_path)[-1]["env_steps"])
+        assert len(np.unique(steps.obs, axis=0)) == 6
+        assert len(np.unique(np.concatenate([steps.obs, steps.next_obs[~steps.terminated]]), axis=0)) == 7
     assert not (tmp_path / "summary.json").exists()
+
+
+def test_starts_that_fill_the_table():
+    with pytest.raises(UserError, match="more than 3 different observations: train neural-e3 instead"):
+        TabularE3(gymnasium.wrappers.TimeLimit(Numbers(), LIMIT), changed(CONFIG, {"capacity": 3})).learn()
+
+
+class Numbers(gymnasium.Env):
+    """What is seen never comes back."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Discrete(ACTIONS)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.normal(size=2).astype(np.float32), {}
+
+    def step(self, action):
+        return self.np_random.normal(size=2).astype(np.float32), float(action == 1), False, False, {}
+
+
+def test_observations_that_never_come_back_are_left_to_another_agent(monkeypatch):
+    monkeypatch.setattr(training, "ENOUGH_STEPS", 30)
+    env = gymnasium.wrappers.TimeLimit(Numbers(), LIMIT)
+    with pytest.raises(
+        HandOver, match=r"only 0.0% of 36 steps led to observations seen in earlier episodes"
+    ) as told:
+        TabularE3(env, changed(CONFIG, {"explore.episodes": 9})).learn()
+    assert told.value.steps.episodes == 4
+    np.testing.assert_array_equal(told.value.steps.time, list(range(LIMIT)) * 4)
+    kept = TabularE3(env, changed(CONFIG, {"explore.episodes": 5, "explore.repeats": 0.0})).learn()
+    assert kept["explore_episodes"] == 5
+
+
+class Odd(Grid):
+    """The room of 4 × 4, seen in another way, paid otherwise, without an end, or deaf to seeds and copies."""
+
+    def __init__(self, space, shown, pays=1.0, ends=True):
+        super().__init__()
+        self.observation_space, self.shown, self.pays, self.ends = space, shown, pays, ends
+
+    def __deepcopy__(self, memo):
+        raise TypeError("there is only one of these")
+
+    def reset(self, *, seed=None, options=None):
+        return self.shown(super().reset()[0]), {}
+
+    def step(self, action):
+        cell, reward, ended, _, _ = super().step(action)
+        return self.shown(cell), self.pays * reward, ended and self.ends, False, {}
+
+
+def one_hot(cell):
+    return np.eye(CELLS, dtype=np.float32)[cell]
+
+
+SEEN = {
+    "floats": (spaces.Box(0.0, 1.0, (CELLS,), np.float32), one_hot),
+    "a grid of floats": (spaces.Box(0.0, 1.0, (4, 4), np.float32), lambda cell: one_hot(cell).reshape(4, 4)),
+    "bits": (spaces.MultiBinary(CELLS), lambda cell: one_hot(cell).astype(np.int8)),
+    "an image": (
+        spaces.Box(0, 255, (4, 4, 3), np.uint8),
+        lambda cell: np.repeat((255 * one_hot(cell)).astype(np.uint8).reshape(4, 4, 1), 3, axis=2),
+    ),
+    "a dict": (
+        spaces.Dict(row=spaces.Discrete(4), rest=spaces.Tuple([spaces.Box(-1.0, 1.0, (1,), np.float32)])),
+        lambda cell: {"row": cell // 4, "rest": (np.array([cell % 4 / 4], np.float32),)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_a_room_however_it_is_seen(name):
+    env = gymnasium.wrappers.TimeLimit(Odd(*SEEN[name]), LIMIT)
+    with closing(open_environment(env)) as opened:
+        assert suited_agent(opened)[0] == "tabular-e3"
+    summary = TabularE3(env, CONFIG, seed=1).learn()
+    assert (summary["exploit_return_mean"], summary["states"]) == (1.0, CELLS - 2)
+
+
+def test_rewards_of_a_million():
+    env = gymnasium.wrappers.TimeLimit(Odd(*SEEN["bits"], pays=1e6), LIMIT)
+    summary = TabularE3(env, CONFIG, seed=1).learn()
+    assert summary["exploit_return_mean"] == 1e6
+    assert summary["ended"].startswith("by itself")
+
+
+def test_episodes_without_an_end_are_cut():
+    """The corner pays at every visit, nothing ends."""
+    env = Odd(*SEEN["floats"], ends=False)
+    config = changed(CONFIG, {"explore.episodes": 3, "evaluation_episodes": 1, "lookahead": 50})
+    summary = TabularE3(env, config, seed=1).learn()
+    assert summary["exploit_return_mean"] >= DEFAULT_TIME_LIMIT - 10  # it pushes on into the corner
+
+
+class ByTheClock(Grid):
+    """Every episode terminates after LIMIT steps, by a clock that nobody sees."""
+
+    def step(self, action):
+        cell = super().step(action)[0]
+        return cell, float(cell == GOAL), self.count == LIMIT, False, {}
+
+
+def test_what_ends_with_the_time_limit_is_no_end():
+    env = gymnasium.wrappers.TimeLimit(ByTheClock(), LIMIT)
+    summary = TabularE3(env, CONFIG, seed=1).learn()
+    assert summary["exploit_return_mean"] == LIMIT - 5
+    assert summary["states"] == CELLS
 
 
 def test_learned_it_predicts_evaluates_saves_and_loads(whole, tmp_path):
@@ -359,9 +479,9 @@ class Still(gymnasium.Env):
         return 0, 0.0, False, False, {}
 
 
-@pytest.mark.parametrize(("epsilon", "ended"), [(0.05, "by itself"), (0.0, "after 9 episodes")])
+@pytest.mark.parametrize(("epsilon", "ended"), [(0.05, "by itself"), (0.0, "after 20 episodes")])
 def test_without_epsilon_only_the_number_of_episodes_ends_it(epsilon, ended):
-    config = changed(CONFIG, {"explore.episodes": 9, "explore.epsilon": epsilon})
+    config = changed(CONFIG, {"explore.episodes": 20, "explore.epsilon": epsilon})
     summary = TabularE3(gymnasium.wrappers.TimeLimit(Still(), LIMIT), config).learn()
     assert summary["ended"].startswith(ended)
 

@@ -65,6 +65,7 @@ def train(args: argparse.Namespace) -> int:
             asynchronous=args.asynchronous,
             changes=changes,
             say=lambda line: watch.notes.append(f"e3rl: {line}"),
+            heir=AGENTS.called(agent.hands_over_to) if agent.hands_over_to else None,
         )
     picture = draw_runs(paths, out / "learning.png")
     if args.json:

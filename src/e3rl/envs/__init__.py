@@ -4,7 +4,9 @@ from e3rl.envs.acrobot import Acrobot
 from e3rl.envs.adapter import GymnasiumEnvironment, make
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.cart_pole import CartPole
+from e3rl.envs.chain import Chain
 from e3rl.envs.encoding import Encoding
+from e3rl.envs.four_rooms import FourRooms
 from e3rl.envs.key_door import KeyDoor
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.maze import Maze
@@ -12,6 +14,7 @@ from e3rl.envs.mountain_car import MountainCar
 from e3rl.envs.opening import Opened, open_environment
 from e3rl.envs.playing import PythonCopies, episode_return, rollout, uniform_policy
 from e3rl.envs.registration import ENVIRONMENTS, FunctionalGymEnv, build, register
+from e3rl.envs.river_swim import RiverSwim
 from e3rl.envs.spec import Spec
 from e3rl.envs.tabular import (
     TabularMDP,
@@ -27,8 +30,10 @@ __all__ = [
     "AbstractEnvironment",
     "Acrobot",
     "CartPole",
+    "Chain",
     "CombinationLock",
     "Encoding",
+    "FourRooms",
     "FunctionalGymEnv",
     "GymnasiumEnvironment",
     "KeyDoor",
@@ -36,6 +41,7 @@ __all__ = [
     "MountainCar",
     "Opened",
     "PythonCopies",
+    "RiverSwim",
     "Spec",
     "TabularMDP",
     "build",

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from jaxtyping import Bool, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from PIL import Image, ImageDraw
 
 Colour = tuple[int, int, int]
@@ -28,6 +28,8 @@ MAZE_PIXELS = 400
 HILL_SIZE = (600, 400)
 ACROBOT_PIXELS = 400
 CART_SIZE = (600, 400)
+STRIP_CELL = 16
+STRIP_AGENT: Colour = (38, 139, 210)
 ENLARGED = 4
 
 
@@ -155,6 +157,18 @@ def draw_key_door(
     if carrying:
         key(row, column, 0.12)
     return canvas.picture()
+
+
+def draw_strip(worth: Float[np.ndarray, " S"], agent: int) -> Picture:
+    """A square per state, the brighter the better paid (in [0, 1]); blue marks where the agent is."""
+    greys = np.round(40 + 200 * worth).astype(np.uint8)
+    picture = np.zeros((STRIP_CELL + 2, len(worth) * STRIP_CELL + 2, 3), np.uint8)
+    for state in range(len(worth)):
+        left = 1 + state * STRIP_CELL
+        picture[1:-1, left + 1 : left + STRIP_CELL - 1] = greys[state]
+        if state == agent:
+            picture[5:-5, left + 4 : left + STRIP_CELL - 4] = STRIP_AGENT
+    return picture
 
 
 def draw_mountain_car(position: float) -> Picture:

@@ -15,10 +15,13 @@ from jaxtyping import UInt8
 from e3rl.envs.acrobot import Acrobot
 from e3rl.envs.base import AbstractEnvironment, Observation, State, Step
 from e3rl.envs.cart_pole import CartPole
+from e3rl.envs.chain import Chain
+from e3rl.envs.four_rooms import FourRooms
 from e3rl.envs.key_door import KeyDoor
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.maze import Maze
 from e3rl.envs.mountain_car import MountainCar
+from e3rl.envs.river_swim import RiverSwim
 from e3rl.envs.tabular import factored_mdp, latent_lock, low_rank_mdp, random_mdp
 from e3rl.registry import Registry
 from e3rl.types import Action, Key, UserError
@@ -35,6 +38,9 @@ ENVIRONMENTS: Registry[Constructor] = Registry(
         "e3rl/MountainCar-v0": MountainCar,
         "e3rl/Acrobot-v1": Acrobot,
         "e3rl/CartPole-v1": CartPole,
+        "e3rl/RiverSwim-v0": RiverSwim,
+        "e3rl/Chain-v0": Chain,
+        "e3rl/FourRooms-v0": FourRooms,
         "e3rl/RandomMDP-v0": random_mdp,
         "e3rl/LowRankMDP-v0": low_rank_mdp,
         "e3rl/FactoredMDP-v0": factored_mdp,

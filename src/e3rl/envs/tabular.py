@@ -12,14 +12,13 @@ from jaxtyping import Array, Float, Int, UInt8
 from numpy.typing import ArrayLike
 
 from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.drawing import draw_strip
 from e3rl.envs.lock import DEAD, DEATH_BONUS, GOAL_REWARD, NUM_ACTIONS, NUM_STATES, CombinationLock
 from e3rl.types import Action, Flag, Key, Reward, UserError
 
 ROW_TOLERANCE = 1e-9
 MAX_STATES = 4096
 """Of a factored MDP, whose states multiply; 4096² float64 entries per action are 134 MB."""
-CELL = 16
-AGENT_COLOUR = (38, 139, 210)
 
 StationaryTable: TypeAlias = Float[np.ndarray, "S A S"]
 Table: TypeAlias = Float[np.ndarray, "S A S"] | Float[np.ndarray, "H S A S"]
@@ -116,14 +115,7 @@ class TabularMDP(AbstractEnvironment):
 
     def render(self, state: TabularState) -> UInt8[np.ndarray, "h w 3"]:
         """A strip with a square per state, the brighter the better paid; blue marks where the agent is."""
-        greys = np.round(40 + 200 * np.asarray(self.rewards)).astype(np.uint8)
-        picture = np.zeros((CELL + 2, self.num_states * CELL + 2, 3), np.uint8)
-        for s in range(self.num_states):
-            left = 1 + s * CELL
-            picture[1:-1, left + 1 : left + CELL - 1] = greys[s]
-            if s == int(state.state):
-                picture[5:-5, left + 4 : left + CELL - 4] = AGENT_COLOUR
-        return picture
+        return draw_strip(np.asarray(self.rewards), int(state.state))
 
 
 def _draw(key: Key, probabilities: Float[Array, " S"]) -> Int[Array, ""]:

@@ -13,6 +13,7 @@ from e3rl.envs.registration import FunctionalGymEnv
 from e3rl.neural.agent import UE2, NeuralE3
 from e3rl.registry import Registry
 from e3rl.runs.agent import AbstractAgent, read_config
+from e3rl.runs.folder import RunFolder
 from e3rl.tabular.agent import TabularE3
 from e3rl.tabular.config import TabularE3Config
 from e3rl.tabular.posterior import digest
@@ -89,5 +90,10 @@ def repetition(opened: Opened) -> tuple[float, bool]:
 
 
 def load(path: str | Path, env: Any = None) -> AbstractAgent:
-    """The agent of a run folder, whichever it is."""
-    return AGENTS.called(read_config(Path(path))["algo"]).load(path, env)
+    """The agent of a run folder, whichever it is; of a run that was handed over, the one that went on."""
+    folder = RunFolder(Path(path))
+    about = read_config(folder.path)
+    handed = (folder.summary() or {}).get("handed_over")
+    return (
+        load(folder.path / handed["folder"], env) if handed else AGENTS.called(about["algo"]).load(path, env)
+    )

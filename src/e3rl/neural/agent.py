@@ -12,6 +12,7 @@ from e3rl.neural.presets import PRESETS
 from e3rl.neural.training import NeuralProgram, ends_at_its_own_time
 from e3rl.planners.uniform import Uniform
 from e3rl.runs.agent import AbstractAgent
+from e3rl.runs.handover import Steps
 from e3rl.runs.renamed import Table
 from e3rl.types import UserError
 
@@ -54,6 +55,18 @@ class NeuralE3(AbstractAgent):
             each.copies(config.explore.per_epoch, asynchronous) for each in opened if each.functional is None
         ]
         return NeuralProgram([*functional, *copies], specs, config, seeds)
+
+    @classmethod
+    def heir(cls, opened: Opened, seed: int, steps: Steps) -> tuple[NeuralE3Config, NeuralProgram]:
+        """What was seen counts as epochs that are over, after which there are as many as ever."""
+        config = cls.suited(opened)
+        per_epoch, horizon = config.explore.per_epoch, opened.spec.horizon
+        before = -(-steps.episodes // per_epoch) * per_epoch
+        explore = dataclasses.replace(config.explore, episodes=before + config.explore.total(horizon))
+        config = dataclasses.replace(config, explore=explore)
+        program = cls.make_program([opened], config, [seed])
+        program.inherited = steps
+        return config, program
 
 
 class UE2(NeuralE3):

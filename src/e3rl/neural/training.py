@@ -21,9 +21,10 @@ from e3rl.neural.slots import Episodes
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
 from e3rl.runs.agent import AbstractProgram
+from e3rl.runs.handover import Steps
 from e3rl.runs.lanes import seed_keys, side_by_side
 from e3rl.runs.record import Record
-from e3rl.types import Key, UserError
+from e3rl.types import Key, Trajectory, UserError
 
 CHECKPOINT_EPOCHS = 20
 
@@ -53,6 +54,8 @@ class NeuralProgram(AbstractProgram):
         self.keys = seed_keys(seeds)
         self.agent = compiled_agent(self.spec, config)
         self.checkpoint_epochs = checkpoint_epochs
+        self.inherited: Steps | None = None
+        """Experience of another agent, to begin with."""
         self._memory: Any = None
         """Of the exploiter, in the episode that `act` is asked about."""
 
@@ -79,6 +82,10 @@ class NeuralProgram(AbstractProgram):
         resumed = record.begin(resume, lambda: eqx.filter_eval_shape(self.agent.one.fresh, self.keys[0]))
         record.say("compiling", int(record.episodes[0]), self._explore_episodes)
         models, value, replay = resumed.state if resumed else self.agent.init(self.keys)
+        start = resumed.abouts[0]["epoch"] if resumed else 0
+        if self.inherited is not None and not resumed:
+            replay, start = self._inherit(self.inherited, Policy(models, value, replay.scale), replay)
+            models, _ = self._update(record, models, replay, start)
         policy = learned = Policy(models, value, replay.scale)
 
         def collect(policy: Policy, replay: Replay, t: int) -> tuple[Replay, Episodes]:
@@ -102,9 +109,17 @@ class NeuralProgram(AbstractProgram):
                 record.save()
             after_epoch(epoch)
 
-        start = resumed.abouts[0]["epoch"] if resumed else 0
         with record:
             return explicit_explore_exploit(models, replay, slots, policy, start, after)
+
+    def _inherit(self, steps: Steps, policy: Policy, replay: Replay) -> tuple[Replay, int]:
+        """The replay buffer with another agent's experience in it, and the epochs that this counts for."""
+        per_epoch = self.config.explore.per_epoch
+        first = np.flatnonzero(steps.time == 0)
+        for start in range(0, len(first), per_epoch):
+            episodes = padded_episodes(steps, first[start : start + per_epoch], per_epoch, self.spec.horizon)
+            replay, _ = self.agent.absorb(policy, replay, self.agent.one_lane(episodes))
+        return replay, -(-len(first) // per_epoch)
 
     @property
     def _explore_episodes(self) -> int:
@@ -271,6 +286,29 @@ class NeuralProgram(AbstractProgram):
     def close(self) -> None:
         if isinstance(self.env, PythonCopies):
             self.env.close()
+
+
+def padded_episodes(steps: Steps, first: Int[np.ndarray, " n"], count: int, horizon: int) -> Trajectory:
+    """The episodes that begin with these steps, and `count` − n empty ones."""
+
+    def column(values: np.ndarray) -> np.ndarray:
+        out = np.zeros((count, horizon, *values.shape[1:]), values.dtype)
+        for row, start in enumerate(first.tolist()):
+            length = _length(steps, start)
+            out[row, :length] = values[start : start + length]
+        return out
+
+    valid = column(np.ones(len(steps.time), bool))
+    last = valid & ~np.append(valid[:, 1:], np.zeros((count, 1), bool), axis=1)
+    terminated = column(steps.terminated)
+    columns: list[Any] = [column(each) for each in (steps.obs, steps.action, steps.reward, steps.next_obs)]
+    return Trajectory(*columns, *(jnp.asarray(flag) for flag in (terminated, last & ~terminated, valid)))
+
+
+def _length(steps: Steps, start: int) -> int:
+    """Of the episode that begins there."""
+    following = np.flatnonzero(steps.time[start + 1 :] == 0)
+    return int(following[0]) + 1 if len(following) else len(steps.time) - start
 
 
 @jax.jit

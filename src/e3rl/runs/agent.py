@@ -14,6 +14,7 @@ from e3rl.envs.opening import Opened, open_environment
 from e3rl.envs.spec import Spec
 from e3rl.runs.checkpoint import load_tree, save_tree
 from e3rl.runs.folder import RunFolder, read_json, refuse_earlier
+from e3rl.runs.handover import Steps
 from e3rl.runs.lanes import as_lane, lane_of
 from e3rl.runs.progress import Watcher, nobody
 from e3rl.runs.record import Record
@@ -70,6 +71,8 @@ class AbstractAgent(ABC):
     """Named settings."""
     renamed: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """What settings of earlier versions are called now, by path."""
+    hands_over_to: ClassVar[str | None] = None
+    """The agent that goes on where this one cannot (`HandOver`), by its name."""
     explores_first: ClassVar[bool] = False
     """Whether the episodes before the greedy ones were meant to explore, and not to learn on the way."""
 
@@ -107,6 +110,11 @@ class AbstractAgent(ABC):
         cls, opened: Sequence[Opened], config: Any, seeds: Sequence[int], asynchronous: bool
     ) -> AbstractProgram:
         """The program that trains these seeds, each on its own environment."""
+
+    @classmethod
+    def heir(cls, opened: Opened, seed: int, steps: Steps) -> tuple[Any, AbstractProgram]:
+        """Settings and program of an agent that goes on with the experience of another."""
+        raise UserError(f"{cls.algo} cannot take over from another agent")
 
     @classmethod
     def share_a_program(cls, config: Any) -> bool:

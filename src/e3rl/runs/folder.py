@@ -88,9 +88,31 @@ class RunFolder:
     def about_checkpoint(self) -> dict[str, Any]:
         return load_arrays(self.state)[1]
 
+    def add_later_rows(self, other: "RunFolder") -> None:
+        """The rows of a run that went on after this one."""
+        episodes, steps, seconds = self.until()
+        for row in read_metrics(other.path):
+            later = {
+                "episode": str(episodes + int(row["episode"])),
+                "env_steps": str(steps + int(row["env_steps"])),
+                "seconds": _text(seconds + float(row["seconds"])),
+            }
+            self.rows.append([{**row, **later}[name] for name in COLUMNS])
+        self.write_rows()
+
+    def until(self) -> tuple[int, int, float]:
+        """Episodes, steps and seconds so far."""
+        if not self.rows:
+            return 0, 0, 0.0
+        last = dict(zip(COLUMNS, self.rows[-1], strict=True))
+        return int(last["episode"]), int(last["env_steps"]), float(last["seconds"])
+
     def finish(self, policy: Any, summary: dict[str, Any]) -> None:
         self.write_rows()
         save_tree(self.policy, policy)
+        self.write_summary(summary)
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
         write_json(self.path / "summary.json", summary)
 
     def summary(self) -> dict[str, Any] | None:

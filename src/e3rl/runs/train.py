@@ -9,6 +9,7 @@ from e3rl.envs.opening import Opened, open_environment
 from e3rl.envs.registration import drawn_from_a_seed
 from e3rl.runs.agent import AbstractAgent
 from e3rl.runs.folder import RunFolder
+from e3rl.runs.handover import HandOver
 from e3rl.runs.progress import Watcher, nobody
 from e3rl.runs.record import Record
 from e3rl.runs.renamed import current_names
@@ -27,12 +28,14 @@ def train(
     asynchronous: bool = False,
     changes: Mapping[str, Any] | None = None,
     say: Callable[[str], None] = lambda line: None,
+    heir: type[AbstractAgent] | None = None,
 ) -> tuple[list[Path], list[dict[str, Any]]]:
     """Train every seed, where they can in one program; returns the run folders and their summaries.
 
     `config` and `changes` are what `AbstractAgent.configured` takes; names of earlier versions are understood,
     and `say` hears what they are called now. An environment that is drawn from a seed, as a lock is, is drawn
-    from the run's own unless the options name one.
+    from the run's own unless the options name one. Where the agent hands over, the `heir` goes on in a folder of its
+    own within the run's.
     """
     paths = [out] if len(seeds) == 1 else [out / f"seed{seed}" for seed in seeds]
     refuse_mixture(out, paths)
@@ -70,11 +73,57 @@ def train(
                     [seeds[i] for i in part], [folders[i] for i in part], [about[i] for i in part], watch
                 )
                 summaries += program.learn(record, resume)[1]
+            except HandOver as reason:
+                if heir is None:
+                    raise
+                [i] = part
+                say(f"{reason.why} → {heir.algo} goes on with all {len(reason.steps.time):,} steps")
+                with closing(open_environment(env, options[i])) as again:
+                    summaries.append(go_on(heir, reason, again, folders[i], about[i], resume, watch))
             finally:
                 program.close()
                 for environment in environments:
                     environment.close()
     return paths, summaries
+
+
+def go_on(
+    heir: type[AbstractAgent],
+    reason: HandOver,
+    opened: Opened,
+    folder: RunFolder,
+    about: Mapping[str, Any],
+    resume: bool,
+    watch: Watcher,
+) -> dict[str, Any]:
+    """Another agent's run on the experience of one that handed over, within its folder; that one's rows and summary
+    then tell of both."""
+    config, program = heir.heir(opened, about["seed"], reason.steps)
+    own = RunFolder(folder.path / heir.algo)
+    description = heir.describe(about["env"], about["env_options"], about["seed"], config)
+    try:
+        record = Record([about["seed"]], [own], [description], watch)
+        [summary] = program.learn(record, resume and (own.path / "config.json").exists())[1]
+    finally:
+        program.close()
+    before, steps, seconds = folder.until()
+    folder.add_later_rows(own)
+    whole = {
+        **summary,
+        **about,
+        "explore_episodes": before + summary["explore_episodes"],
+        "total_episodes": before + summary["total_episodes"],
+        "wall_seconds": round(seconds + summary["wall_seconds"], 3),
+        "handed_over": {
+            "to": heir.algo,
+            "why": reason.why,
+            "folder": heir.algo,
+            "after_episodes": before,
+            "after_steps": steps,
+        },
+    }
+    folder.write_summary(whole)
+    return whole
 
 
 def refuse_mixture(out: Path, paths: Sequence[Path]) -> None:

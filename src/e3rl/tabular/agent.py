@@ -21,6 +21,7 @@ class TabularE3(AbstractAgent):
     settings = TabularE3Config
     presets = PRESETS
     explores_first = True
+    hands_over_to = "neural-e3"
     config: TabularE3Config
     program: TabularProgram
 

@@ -26,6 +26,13 @@ class ExploreTable(Settings):
         16, "Steps of an episode after which the plan is made anew; news make it anew at once", at_least=1
     )
 
+    repeats: float = setting(
+        0.02,
+        "Share of steps that lead to states known from earlier episodes, below which a table is of no use and another "
+        "agent takes over. 0 leaves it to the table's size",
+        at_most=1,
+    )
+
     def limit(self, states: int) -> int:
         """Exploration episodes at most, in a table of so many states."""
         return self.episodes or max(LEAST_EPISODES, self.ratio * states)

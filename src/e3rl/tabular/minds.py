@@ -5,15 +5,24 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
+from e3rl.tabular.dice import MOST_FACES, Dice, infer_dice
 from e3rl.tabular.planning import Model, Planned, backward_induction, padded, policy_value
-from e3rl.tabular.posterior import Table
+from e3rl.tabular.posterior import NOTHING, Table
 
 MOST = 2.0
 """The largest disagreement of a step: what the unknown is worth, for every step spent in it."""
 KNOWN = 0.01
 """An action whose outcomes are as good as all known has at most this missing mass."""
+PATIENCE = 1.0 - 1e-6
+"""What waiting a step leaves of a reward, so that of two equal ones the earlier is taken."""
+LAST = np.iinfo(np.int32).max
+"""Sorted behind all rows."""
+DOUBT = 0.3
+"""What it counts for that any outcome of a state might be that of any action, in actions that were tried often."""
+MOST_ALIKE = 50.0
+"""The largest weight that other actions have."""
 LARGEST_SMOOTHED = 20_000_000
 """Entries of a smoothed table that are worth their memory."""
 LARGEST_POLICY = 50_000_000
@@ -65,56 +74,159 @@ def plan_to_explore(table: Table, steps: int, keep: int) -> Planned:
     return _plan(explore_model(table), steps, keep, MOST, 0.0)
 
 
-def plan_of_member(table: Table, member: int, steps: int, key: int) -> Planned:
+def plan_of_member(table: Table, outcomes: "Outcomes", member: int, steps: int, key: int) -> Planned:
     """The best policy of one member, among actions that were tried."""
-    return _plan(member_model(table, member, key), steps, _rows(table, steps), 0.0, table.lowest)
+    return _plan(member_model(table, outcomes, member, key), steps, _rows(table, steps), 0.0, table.lowest)
 
 
-def plan_to_exploit(table: Table, steps: int, keep: int | None = None) -> Planned:
-    """The best policy of the posterior's mean among actions that were tried: all of it, or its first `keep` steps."""
-    return _plan(exploit_model(table), steps, keep or _rows(table, steps), 0.0, table.lowest)
+def plan_to_exploit(table: Table, outcomes: "Outcomes", steps: int) -> Planned:
+    """The best policy of the posterior's mean, among actions that were tried."""
+    return _plan(exploit_model(table, outcomes), steps, _rows(table, steps), 0.0, table.lowest)
 
 
 def _rows(table: Table, steps: int) -> int:
     return max(1, min(steps, LARGEST_POLICY // max(table.states, 1)))
 
 
-def smoothed(table: Table) -> tuple[Int[np.ndarray, "S A J"], Float[np.ndarray, "S A J"]]:
-    """Outcomes and their weights, as counts. What is missing of an action tried n times is spread over the outcomes of
-    all actions in the same state: two tries of a slippery step do not tell it from a sure one, its neighbours do. Where
-    repetitions hold no surprises nothing is missing, and counts are left as they are."""
-    states, count = table.states, table.count[: table.states].astype(float)
+class Outcomes(NamedTuple):
+    """What every action may lead to: the outcomes of all actions in the same state, with weights as counts."""
+
+    successor: Int[np.ndarray, "S A J"]
+    weight: Float[np.ndarray, "S A J"]
+    reward: Float[np.ndarray, "S A J"]
+    """In the mean."""
+    spread: Float[np.ndarray, "S A J"]
+    """The standard error of that mean."""
+    dice: Dice | None
+    thrown: Bool[np.ndarray, "S A"]
+    """The states and actions that the dice are about."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether nothing is left to chance: then all members are the same."""
+        return (
+            self.dice is None
+            and not self.spread.any()
+            and bool(np.all(np.sum(self.weight > 0, axis=-1) <= 1))
+        )
+
+    def mean(self) -> tuple[Float[np.ndarray, "S A J"], Float[np.ndarray, "S A J"]]:
+        """Chances and rewards."""
+        chance = chances(self.weight)
+        if self.dice is not None:
+            chance = self._thrown(chance, self.dice.mean(self._faces(chance)))
+        return chance, self.reward
+
+    def sample(
+        self, rng: np.random.Generator
+    ) -> tuple[Float[np.ndarray, "S A J"], Float[np.ndarray, "S A J"]]:
+        chance = chances(rng.standard_gamma(self.weight))
+        if self.dice is not None:
+            chance = self._thrown(chance, self.dice.sample(self._faces(chance), rng))
+        return chance, self.reward + self.spread * rng.standard_normal(self.reward.shape)
+
+    def _faces(self, chance: Float[np.ndarray, "S A J"]) -> Float[np.ndarray, "N F"]:
+        return chance[self.thrown][:, :MOST_FACES]
+
+    def _thrown(self, chance: Float[np.ndarray, "S A J"], faces: Float[np.ndarray, "N F"]) -> np.ndarray:
+        """With the dice's chances, of which what belongs to no outcome that was seen is spread over the others."""
+        some = np.zeros((len(faces), chance.shape[-1]))
+        some[:, : faces.shape[1]] = faces
+        chance[self.thrown] = some
+        return chances(np.where(self.successor == NOTHING, 0.0, chance))
+
+
+def smoothed(table: Table) -> Outcomes:
+    """Counts, to which the outcomes of all actions in the same state add `likeness` of weight: two tries of a slippery
+    step do not tell it from a sure one, its neighbours do. Where repetitions hold no surprises, counts are left as they
+    are; elsewhere dice are looked for that are thrown in many places."""
+    states = table.states
+    sums = tuple(array[:states].astype(float) for array in (table.count, table.reward, table.reward_squared))
+    successor, (count, rewards, squares) = table.successor[:states], sums
+    nowhere = np.zeros(count.shape[:2], bool)
     if table.missing_mass()[1] <= KNOWN or count.size * table.actions > LARGEST_SMOOTHED:
-        return table.successor[:states], count
-    tried = table.tried
-    mass = np.where((missing := table.unknown()) > KNOWN, missing, 0.0)
-    flat = count.reshape(states, -1)
-    base = flat / np.maximum(flat.sum(axis=1, keepdims=True), 1.0)
-    prior = np.where(tried > 0, tried * mass / np.maximum(1.0 - mass, KNOWN), 0.0)
-    weights = prior[..., None] * base[:, None]
-    for action in range(table.actions):
-        own = slice(action * count.shape[-1], (action + 1) * count.shape[-1])
-        weights[:, action, own] += count[:, action]
-    outcomes = np.broadcast_to(table.successor[:states].reshape(states, 1, -1), weights.shape)
-    return outcomes, weights
+        mean, variance = _moments(*sums)
+        return Outcomes(successor, count, mean, (variance / np.maximum(count, 1.0)) ** 0.5, None, nowhere)
+    successor, (count, rewards, squares) = _by_outcome(successor, sums)
+    mean, variance = _moments(count, rewards, squares)
+    # What an action never did is paid as it was paid to the others.
+    shared, shared_variance = _moments(*(np.sum(x, axis=1, keepdims=True) for x in (count, rewards, squares)))
+    mean = np.where(count > 0, mean, shared)
+    spread = (np.where(count > 1, variance, shared_variance) / np.maximum(count, 1.0)) ** 0.5
+    alike, tried = likeness(count), count.sum(axis=-1, keepdims=True)
+    worth = tried / (tried + alike)  # the less often it was tried, the less an action says about the others
+    known = (successor != NOTHING)[:, None] / np.maximum(np.sum(successor != NOTHING, axis=1), 1)[
+        :, None, None
+    ]
+    others = np.sum(each := worth * chances(count), axis=1, keepdims=True) - each + DOUBT * known
+    prior = alike * others / np.maximum(others.sum(axis=-1, keepdims=True), 1e-12)
+    few = np.sum(successor != NOTHING, axis=1) <= MOST_FACES
+    thrown = (tried[..., 0] > 0) & few[:, None]
+    dice = infer_dice(count[thrown][:, :MOST_FACES], prior[thrown][:, :MOST_FACES])
+    successor = np.broadcast_to(successor[:, None], count.shape)
+    return Outcomes(successor, count + prior, mean, spread, dice, thrown if dice is not None else nowhere)
 
 
-def exploit_model(table: Table) -> Model:
+def _by_outcome(
+    successor: Int[np.ndarray, "S A K"], each: Sequence[Float[np.ndarray, "S A K"]]
+) -> tuple[Int[np.ndarray, "S J"], list[Float[np.ndarray, "S A J"]]]:
+    """The outcomes of all actions in a state as one list, and what is known of each by action."""
+    states, actions, _ = successor.shape
+    flat = successor.reshape(states, -1)
+    flat = np.where(flat == NOTHING, LAST, flat)
+    order = np.argsort(flat, axis=1, kind="stable")
+    ranked = np.take_along_axis(flat, order, axis=1)
+    rank = np.cumsum(np.diff(ranked, axis=1, prepend=ranked[:, :1]) != 0, axis=1)
+    place = np.empty_like(rank)
+    np.put_along_axis(place, order, rank, axis=1)
+    size = int(place.max()) + 1
+    together = np.full((states, size), LAST, flat.dtype)
+    np.put_along_axis(together, place, flat, axis=1)
+    together[together == LAST] = NOTHING
+    where = np.arange(states)[:, None, None], np.arange(actions)[:, None], place.reshape(successor.shape)
+    sums = [np.zeros((states, actions, size)) for _ in each]
+    for total, values in zip(sums, each, strict=True):
+        np.add.at(total, where, values)
+    return together, sums
+
+
+def _moments(count: np.ndarray, total: np.ndarray, squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance."""
+    mean = total / np.maximum(count, 1.0)
+    return mean, np.maximum(squares / np.maximum(count, 1.0) - mean**2, 0.0)
+
+
+def likeness(count: Float[np.ndarray, "S A J"]) -> float:
+    """How alike the actions of a state are: the concentration α of the Dirichlet that their outcomes are drawn from.
+
+    Two steps with the same action agree with chance (1 + α·Σb²) / (1 + α), with different ones with chance Σb², where b
+    is what actions do in the mean. Both are counted, over all states; one pair of steps is added that has α = 1.
+    """
+    tried = count.sum(axis=-1)
+    again = np.sum(count * (count - 1.0), axis=-1)[tried > 1] / (tried * (tried - 1.0))[tried > 1]
+    same = (np.sum(again) + 0.5) / (len(again) + 1.0)
+    share = chances(count)
+    pairs = (several := np.sum(tried > 0, axis=1)) * (several - 1.0)
+    apart = np.sum(share.sum(axis=1) ** 2) - np.sum(share**2)
+    different = apart / (np.sum(pairs) + 1.0)
+    return float(min((1.0 - same) / max(same - different, 1e-9), MOST_ALIKE))
+
+
+def exploit_model(table: Table, outcomes: Outcomes) -> Model:
     """The posterior's mean, among actions that were tried."""
-    outcomes, weights = smoothed(table)
-    gain = np.where(table.tried > 0, table.mean_reward(), -np.inf)
-    return padded(table, chances(weights), gain, np.zeros_like(gain), outcomes)
+    return _among_tried(table, outcomes, *outcomes.mean())
 
 
-def member_model(table: Table, member: int, key: int) -> Model:
+def member_model(table: Table, outcomes: Outcomes, member: int, key: int) -> Model:
     """A sample of the posterior, among actions that were tried."""
     rng = np.random.default_rng((table.seed, member, key))
-    outcomes, weights = smoothed(table)
-    tried, mean = table.tried, table.mean_reward()
-    variance = table.reward_squared[: table.states] / np.maximum(tried, 1) - mean**2
-    spread = (np.maximum(variance, 0.0) / np.maximum(tried, 1)) ** 0.5
-    gain = np.where(tried > 0, mean + spread * rng.standard_normal(mean.shape), -np.inf)
-    return padded(table, chances(rng.standard_gamma(weights)), gain, np.zeros_like(mean), outcomes)
+    return _among_tried(table, outcomes, *outcomes.sample(rng))
+
+
+def _among_tried(table: Table, outcomes: Outcomes, chance: np.ndarray, reward: np.ndarray) -> Model:
+    """A reward sooner is worth a little more."""
+    gain = np.where(table.tried > 0, np.sum(chance * reward, axis=-1), -np.inf)
+    return padded(table, PATIENCE * chance, gain, np.zeros_like(gain), outcomes.successor)
 
 
 def unknown_share(table: Table, starts: Sequence[int], steps: int, untried_only: bool = False) -> float:
@@ -141,12 +253,14 @@ class Policy(NamedTuple):
     """Positive rewards that an episode is sure to bring, in the mean, from the start where they are fewest."""
 
 
-def judge_policy(table: Table, starts: Int[np.ndarray, " n"], steps: int, key: int) -> Policy:
-    planned = plan_to_exploit(table, steps)
+def judge_policy(
+    table: Table, outcomes: Outcomes, starts: Int[np.ndarray, " n"], steps: int, key: int
+) -> Policy:
+    planned = plan_to_exploit(table, outcomes, steps)
     policy, regrets = planned.policy, []
     count, floor = jnp.array(steps, jnp.int32), jnp.array(table.lowest, jnp.float32)
-    for member in range(table.members):
-        model = member_model(table, member, key)
+    for member in range(1 if outcomes.certain else table.members):
+        model = member_model(table, outcomes, member, key)
         best = float(_plan(model, steps, 1, 0.0, table.lowest).value[starts].mean())
         ours = float(policy_value(model, policy, count, floor)[starts].mean())
         regrets.append((best - ours) / max(abs(best), abs(ours), 1e-9))

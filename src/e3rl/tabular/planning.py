@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Int16
 
-from e3rl.tabular.posterior import END, NOTHING, Table
+from e3rl.tabular.posterior import Table
 
 LEAST_ROWS = 64
 
@@ -47,7 +47,7 @@ def padded(
     width = 1 << (outcomes - 1).bit_length()
     successor = np.full((rows, table.actions, width), rows, np.int32)
     seen = table.successor[:states] if seen is None else seen
-    successor[:states, :, :outcomes] = np.where((seen == END) | (seen == NOTHING), rows, seen)
+    successor[:states, :, :outcomes] = np.where(seen < 0, rows, seen)
     full = np.zeros((rows, table.actions, width), np.float32)
     full[:states, :, :outcomes] = chance
 

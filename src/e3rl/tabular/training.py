@@ -3,7 +3,7 @@
 import math
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
@@ -14,19 +14,23 @@ from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.envs.spec import Spec
 from e3rl.runs.agent import AbstractProgram
 from e3rl.runs.checkpoint import load_arrays
+from e3rl.runs.handover import HandOver
 from e3rl.runs.record import Record
 from e3rl.tabular.config import TabularE3Config
+from e3rl.tabular.log import Log
 from e3rl.tabular.minds import (
     KNOWN,
     Doubt,
+    Outcomes,
     judge_policy,
     plan_of_member,
     plan_to_exploit,
     plan_to_explore,
+    smoothed,
     unknown_share,
 )
 from e3rl.tabular.planning import Planned
-from e3rl.tabular.posterior import Table, digest, index_of
+from e3rl.tabular.posterior import Table, TableFull, digest, index_of
 from e3rl.types import Key, UserError
 
 CHECKPOINT_SECONDS = 30.0
@@ -43,6 +47,9 @@ LEAST_PATIENCE = 5
 before, if that is longer."""
 QUIET = 50
 """Steps without news after which it is worth asking whether there is anything left to find."""
+ENOUGH_STEPS = 300
+"""Steps after the first episode that tell whether observations come back."""
+INSTEAD = "train neural-e3 instead, which generalises over them, or raise capacity"
 ROWS_PER_WAIT = 512
 """A table of so many states waits a step longer before it is planned anew."""
 
@@ -66,6 +73,10 @@ class Experience(NamedTuple):
     """The best policy so far, by the posterior's mean."""
     last_news: int = 0
     """The episode that last brought a new state or a better policy."""
+    steps: int = 0
+    """Steps after the first episode that did not end it."""
+    again: int = 0
+    """Those that led to states known from earlier episodes."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: np.array(value) for name, value in self._asdict().items()}
@@ -90,6 +101,8 @@ class Prospect(NamedTuple):
     value: float
     """v_explore."""
     doubt: Doubt
+    outcomes: Outcomes
+    """What is believed about the table."""
     challenger: int
     """The member whose own best policy is most at odds with the one to be returned."""
     experience: Experience
@@ -117,12 +130,16 @@ class TabularProgram(AbstractProgram):
         resumed = record.begin(resume, None)
         config = self.config
         table = Table(self.spec.actions, config.members, self.seed, config.capacity)
+        log = Log(self.spec.encoding)
         experience, first = Experience(), 0
         if resumed:
             arrays = dict(resumed.state)
             experience, first = Experience.restored(arrays), resumed.abouts[0]["epoch"]
+            log.restore(arrays)
             table.restore(arrays)
             table.episode = max(first - 1, 0)
+            if why := resumed.abouts[0].get("handed_over"):
+                raise HandOver(why, INSTEAD, log.steps())
         record.say("compiling", first, config.explore.limit(table.states))
         saved = time.perf_counter()
 
@@ -135,7 +152,7 @@ class TabularProgram(AbstractProgram):
             return t >= config.explore.limit(table.states) or self._settled(prospect.doubt)
 
         def collect(prospect: Prospect, experience: Experience, t: int) -> tuple[Experience, Played]:
-            return self._explore(record, table, prospect, t)
+            return self._explore(record, table, log, prospect, t)
 
         def after(epoch: Epoch) -> None:
             nonlocal saved
@@ -143,7 +160,9 @@ class TabularProgram(AbstractProgram):
             self._record(record, "explore", played, epoch.v_explore.value)
             limit = config.explore.limit(table.states)
             record.say("explore", epoch.t + 1, limit, played.total, played.disagreement)
-            self._hold(record, epoch.t + 1, table, epoch.replay)
+            if why := self._pointless(log, epoch.replay):
+                self._hand_over(record, epoch.t + 1, table, log, epoch.replay, why)
+            self._hold(record, epoch.t + 1, table, log, epoch.replay)
             if time.perf_counter() - saved > CHECKPOINT_SECONDS:
                 record.save()
                 saved = time.perf_counter()
@@ -163,15 +182,20 @@ class TabularProgram(AbstractProgram):
     def _look_at_starts(self, table: Table) -> Experience:
         """Where episodes begin: some resets, no step."""
         experience = Experience()
-        for i in range(STARTS):
-            experience, _ = self._begin(table, experience, LOOK, i)
+        try:
+            for i in range(STARTS):
+                experience, _, _ = self._begin(table, experience, LOOK, i)
+        except TableFull as error:
+            raise UserError(f"{error}: {INSTEAD}") from error
         return experience
 
-    def _begin(self, table: Table, experience: Experience, use: int, number: int) -> tuple[Experience, int]:
+    def _begin(
+        self, table: Table, experience: Experience, use: int, number: int
+    ) -> tuple[Experience, int, Float[np.ndarray, "*obs"]]:
         answer = self._asked(self.env.reset([self._episode_seed(use, number)]), 0)
         before = table.states
         row = table.find(answer.obs[0])
-        return experience.began(row, table.states > before), row
+        return experience.began(row, table.states > before), row, answer.obs[0]
 
     def _prospect(self, table: Table, experience: Experience, t: int) -> Prospect:
         """v_explore and line 6's numbers, and whether the last episode brought anything of importance."""
@@ -183,14 +207,16 @@ class TabularProgram(AbstractProgram):
             + (1.0 - experience.new_starts) * unknown_share(table, begin, self.steps, only)
             for only in (False, True)
         )
-        policy = judge_policy(table, starts, self.steps, t)
+        outcomes = smoothed(table)
+        policy = judge_policy(table, outcomes, starts, self.steps, t)
         better = policy.worth > experience.worth + IMPORTANT * abs(policy.worth)
         if better or table.discovered_in(t - 1):
             experience = experience._replace(last_news=t, worth=max(policy.worth, experience.worth))
         patience = max(LEAST_PATIENCE, experience.last_news // 3)
         sure = policy.paid >= 1.0 - self.config.explore.epsilon and table.missing_mass()[1] <= KNOWN
         stale = bool(sure) and t - experience.last_news >= patience
-        return Prospect(value, Doubt(unknown, policy.regret, untried, stale), policy.challenger, experience)
+        doubt = Doubt(unknown, policy.regret, untried, stale)
+        return Prospect(value, doubt, outcomes, policy.challenger, experience)
 
     def _settled(self, doubt: Doubt) -> bool:
         return self.config.explore.epsilon > 0 and doubt.settled(self.config.explore.epsilon)
@@ -205,27 +231,33 @@ class TabularProgram(AbstractProgram):
 
     def _planned(self, table: Table, kind: int, prospect: Prospect, left: int, t: int) -> Planned:
         if kind == CHALLENGER:
-            return plan_of_member(table, prospect.challenger, left, t)
+            return plan_of_member(table, prospect.outcomes, prospect.challenger, left, t)
         if kind == LEADER:
-            return plan_to_exploit(table, left, self.every)
+            return plan_to_exploit(table, prospect.outcomes, left)
         return plan_to_explore(table, left, self.every)
 
-    def _explore(self, record: Record, table: Table, prospect: Prospect, t: int) -> tuple[Experience, Played]:
+    def _explore(
+        self, record: Record, table: Table, log: Log, prospect: Prospect, t: int
+    ) -> tuple[Experience, Played]:
         """Line 7 with line 8 inside: one episode, planned anew every few steps and whenever it brings news."""
         every, wait = self.every, 1 + table.states // ROWS_PER_WAIT
         doubt = prospect.doubt
-        experience, state = self._begin(table, prospect.experience, EXPLORE, t)
-        kind = self._kind(doubt, t)
-        total, along, step, since, quiet, known = 0.0, 0.0, 0, every, 0, 0
-        block: np.ndarray = np.zeros((1, 0), int)
         table.episode = t
+        try:
+            experience, state, obs = self._begin(table, prospect.experience, EXPLORE, t)
+        except TableFull as error:
+            self._hand_over(record, t, table, log, prospect.experience, str(error))
+        believed = len(prospect.outcomes.successor)
+        kind = UNKNOWN if table.states > believed else self._kind(doubt, t)  # or it begins where it never did
+        total, along, step, since, quiet, known = 0.0, 0.0, 0, max(every, wait), 0, 0
+        block: np.ndarray = np.zeros((1, 0), int)
         while step < self.spec.horizon:
             if kind != UNKNOWN and state >= known > 0:
-                kind, since = UNKNOWN, every  # nobody has a plan for what was just discovered
+                kind, since = UNKNOWN, wait  # nobody has a plan for what was just discovered
             surprised = kind == UNKNOWN and quiet == 0 and since >= wait
-            due = since >= every and (
-                kind != CHALLENGER or step == 0
-            )  # a challenger goes through with its policy
+            due = since >= max(every, wait) and (
+                kind == UNKNOWN or step == 0
+            )  # the others go through with their policy
             if due or surprised or state >= block.shape[1]:
                 left, known = min(self.spec.horizon - step, self.steps), table.states
                 block, since = np.asarray(self._planned(table, kind, prospect, left, t).policy), 0
@@ -235,21 +267,56 @@ class TabularProgram(AbstractProgram):
             if answer.failures:
                 if step:
                     self._record(record, "explore", Played(total, step, along), math.nan)
-                self._hold(record, t, table, experience)
+                self._hold(record, t, table, log, experience)
                 self._asked(answer, step + 1)
             reward, terminated = float(answer.reward[0]), bool(answer.terminated[0])
-            state, news = table.observe(state, action, reward, answer.obs[0], terminated)
-            total, step, since = total + reward, step + 1, since + 1
+            log.add(obs, action, step, reward, answer.obs[0], terminated)
+            obs, total, step, since = answer.obs[0], total + reward, step + 1, since + 1
+            # Where nothing has ended before the time limit, what ends with it was ended by a clock.
+            terminated = terminated and (step < self.spec.horizon or bool(table.ends))
+            try:
+                state, news = table.observe(state, action, reward, obs, terminated)
+            except TableFull as error:
+                self._record(record, "explore", Played(total, step, along), math.nan)
+                self._hand_over(record, t + 1, table, log, experience, str(error))
+            if t > 0 and not terminated:
+                again = experience.again + int(table.since[state] < t)
+                experience = experience._replace(steps=experience.steps + 1, again=again)
             quiet = 0 if news else quiet + 1
             if terminated or answer.truncated[0]:
                 break
-            if quiet and quiet % QUIET == 0 and self._settled(self._prospect(table, experience, t + 1).doubt):
+            if (
+                quiet
+                and quiet % max(QUIET, wait) == 0
+                and self._settled(self._prospect(table, experience, t + 1).doubt)
+            ):
                 break  # the episode is given up: there is nothing left to find in it
         return experience, Played(total, step, along)
 
-    def _hold(self, record: Record, t: int, table: Table, experience: Experience) -> None:
-        arrays = {**table.arrays(), **experience.arrays()}
-        record.hold(t, {name: array[None] for name, array in arrays.items()})
+    def _hold(
+        self, record: Record, t: int, table: Table, log: Log, experience: Experience, **about: Any
+    ) -> None:
+        if record.folders:
+            arrays = {**table.arrays(), **log.arrays(), **experience.arrays()}
+            record.hold(t, {name: array[None] for name, array in arrays.items()}, [about])
+
+    def _pointless(self, log: Log, experience: Experience) -> str:
+        """Why a table is of no use here, if it is."""
+        if log.full:
+            return "more observations than fit into memory"
+        share = experience.again / max(experience.steps, 1)
+        if experience.steps >= ENOUGH_STEPS and share < self.config.explore.repeats:
+            return (
+                f"only {share:.1%} of {experience.steps:,} steps led to observations seen in earlier episodes"
+            )
+        return ""
+
+    def _hand_over(
+        self, record: Record, t: int, table: Table, log: Log, experience: Experience, why: str
+    ) -> NoReturn:
+        """Leave the rest to another agent, with all that was seen."""
+        self._hold(record, t, table, log, experience, handed_over=why)
+        raise HandOver(why, INSTEAD, log.steps())
 
     def _record(self, record: Record, phase: str, played: Played, v_explore: float) -> None:
         record.read_clock()
@@ -271,7 +338,9 @@ class TabularProgram(AbstractProgram):
         record.save()
         explored = int(record.episodes[0])
         record.say("training to exploit", explored, explored)
-        actions = np.asarray(plan_to_exploit(table, self.steps).policy)[:, : table.states].astype(np.int16)
+        actions = np.asarray(plan_to_exploit(table, prospect.outcomes, self.steps).policy)[
+            :, : table.states
+        ].astype(np.int16)
         policy = TablePolicy(table.keys[: table.states].copy(), actions)
         explored_steps = int(record.env_steps[0])
         played = [self._greedy(policy, EXPLOIT, i) for i in range(self.config.evaluation_episodes)]
