@@ -110,6 +110,7 @@ def test_learning_is_recorded_where_asked_and_can_be_loaded_from_there(agent, tm
     summary = other.learn(tmp_path / "run", watch=seen.append)
     assert other.policy == agent.policy
     assert summary == RunFolder(tmp_path / "run").summary()
+    assert json.loads(json.dumps(summary)) == summary
     assert len(read_metrics(tmp_path / "run")) == 4
     assert [progress.episode for progress in seen] == [1, 2, 3, 4]
     assert Echo.load(tmp_path / "run").policy == agent.policy
@@ -117,6 +118,45 @@ def test_learning_is_recorded_where_asked_and_can_be_loaded_from_there(agent, tm
         other.learn(tmp_path / "run")
     other.learn(tmp_path / "run", resume=True)
     assert other.policy == agent.policy
+
+
+def test_progress_is_shown_unless_it_is_not_wanted(capsys):
+    def shown(**options):
+        Echo(LOCK, EchoConfig(), seed=5, env_options=OPTIONS).learn(**options)
+        return capsys.readouterr()
+
+    line = "train: step {}/4, return 0.00, disagreement 0.00\n"
+    assert shown() == ("", line.format(1) + line.format(4))
+    assert shown(progress=False) == ("", "")
+    assert shown(watch=lambda progress: None) == ("", "")
+
+
+def test_a_callback_sees_every_epoch_and_may_stop_a_run_that_then_goes_on(agent, tmp_path):
+    seen = []
+
+    def callback(progress):
+        seen.append((progress.phase, progress.episode))
+        return None if len(seen) < 3 else False
+
+    other = Echo(LOCK, EchoConfig(), seed=5, env_options=OPTIONS)
+    stopped = other.learn(tmp_path, callback=callback, progress=False)
+    assert seen == [("train", 1), ("train", 2), ("train", 3)]
+    assert not stopped.finished
+    assert (stopped.total_episodes, stopped.env_steps, stopped.saved_in) == (3, 6, str(tmp_path))
+    assert str(stopped) == f"seed 5: stopped after 3 episodes, 0 s; saved in {tmp_path}, resume=True goes on"
+    assert len(read_metrics(tmp_path)) == 3
+    assert RunFolder(tmp_path).summary() is None
+    with pytest.raises(UserError, match="has not learned yet"):
+        other.predict(OBS)
+    summary = other.learn(tmp_path, resume=True, callback=lambda progress: seen.append(progress.episode))
+    assert summary.finished
+    assert seen[3:] == [4]  # None goes on
+    assert other.policy == agent.policy
+
+
+def test_a_callback_without_a_folder():
+    stopped = Echo(LOCK, EchoConfig(), env_options=OPTIONS).learn(callback=lambda progress: False)
+    assert str(stopped) == "seed 0: stopped after 1 episodes, 0 s; nothing is saved without `out`"
 
 
 @pytest.mark.parametrize(

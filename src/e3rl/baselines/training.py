@@ -63,7 +63,8 @@ class BaselineProgram(AbstractProgram):
                 name: np.array([about["metrics"][name] for about in abouts]) for name in abouts[0]["metrics"]
             }
             self.loop.restore(abouts[0])
-        record.say("compiling", done * self.steps, self.iterations * self.steps, 0.0, math.nan)
+        what = f"{type(self.algorithm).__name__} for {self.spec.name}"
+        record.say("compiling", done * self.steps, self.iterations * self.steps, what=what)
         before, started = done, time.perf_counter()
         saved = started
         with record:
@@ -75,7 +76,11 @@ class BaselineProgram(AbstractProgram):
                 metrics = {name: values.mean(axis=0) for name, values in reports.items()}
                 for name, values in metrics.items():
                     record.insist(np.isfinite(values), values, name, f" by step {done * self.steps}")
-                if time.perf_counter() - saved >= self.checkpoint_seconds or done == self.iterations:
+                if (
+                    time.perf_counter() - saved >= self.checkpoint_seconds
+                    or done == self.iterations
+                    or record.stopping
+                ):
                     record.hold(done, carry, [{**self.loop.under_way(), **each} for each in _told(metrics)])
                     record.save()
                     saved = time.perf_counter()

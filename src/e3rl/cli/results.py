@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from e3rl.cli.output import verdict
+from e3rl.runs.summary import verdict
 from e3rl.types import UserError
 
 

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from e3rl.cli.output import interval_text, verdict
+from e3rl.runs.summary import interval_text, verdict
 from e3rl.types import UserError
 
 SHORT_NAMES = {

@@ -14,10 +14,12 @@ from jaxtyping import Array, Float, Int
 from e3rl.e3 import Epoch, Slots, explicit_explore_exploit, small_disagreement
 from e3rl.envs.playing.python_copies import EpisodeBroken, PythonCopies
 from e3rl.envs.spec import Spec
+from e3rl.models import FAMILIES
 from e3rl.models.fit import ModelSet
 from e3rl.neural.compiled_agent import Environment, compiled_agent
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.slots import Episodes
+from e3rl.planners import PLANNERS
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
 from e3rl.runs.agent import AbstractProgram
@@ -77,7 +79,7 @@ class NeuralProgram(AbstractProgram):
     ) -> Any:
         """Algorithm 1 with another end, and somebody who sees every epoch's: what experiments are made of."""
         resumed = record.begin(resume, lambda: eqx.filter_eval_shape(self.agent.one.fresh, self.keys[0]))
-        record.say("compiling", int(record.episodes[0]), self._explore_episodes)
+        record.say("compiling", int(record.episodes[0]), self._explore_episodes, what=self._what())
         models, value, replay = resumed.state if resumed else self.agent.init(self.keys)
         policy = learned = Policy(models, value, replay.scale)
 
@@ -105,6 +107,13 @@ class NeuralProgram(AbstractProgram):
         start = resumed.abouts[0]["epoch"] if resumed else 0
         with record:
             return explicit_explore_exploit(models, replay, slots, policy, start, after)
+
+    def _what(self) -> str:
+        """What is compiled, for people."""
+        family, planner = type(self.config.model), type(self.config.planner)
+        return (
+            f"{FAMILIES.name_of(family)} models and planner {PLANNERS.name_of(planner)} for {self.spec.name}"
+        )
 
     @property
     def _explore_episodes(self) -> int:
@@ -181,7 +190,8 @@ class NeuralProgram(AbstractProgram):
                 )
         done = int(record.episodes[0])
         total = self._explore_episodes if phase == "explore" else done
-        record.say(phase, done, total, float(returns.mean()), float(disagreement.mean()))
+        at_most = self.config.explore.epsilon > 0
+        record.say(phase, done, total, float(returns.mean()), float(disagreement.mean()), at_most=at_most)
 
     def _exploit(
         self, record: Record, models: ModelSet, replay: Replay, v_explore: Float[np.ndarray, " lanes"]

@@ -15,9 +15,11 @@ from e3rl.envs.spec import Spec
 from e3rl.runs.checkpoint import load_tree, save_tree
 from e3rl.runs.folder import RunFolder, read_json, refuse_earlier
 from e3rl.runs.lanes import as_lane, lane_of
-from e3rl.runs.progress import Watcher, nobody
-from e3rl.runs.record import Record
+from e3rl.runs.logs import open_log
+from e3rl.runs.progress import Callback, LiveLine, Watcher, nobody
+from e3rl.runs.record import Record, Stopped
 from e3rl.runs.settings import Settings, as_dict, changed, from_dict
+from e3rl.runs.summary import Summary
 from e3rl.types import Key, UserError, key_for
 
 Agent = TypeVar("Agent", bound="AbstractAgent")
@@ -137,14 +139,36 @@ class AbstractAgent(ABC):
         return self.opened.made
 
     def learn(
-        self, out: str | Path | None = None, resume: bool = False, watch: Watcher = nobody
-    ) -> dict[str, Any]:
-        """Train, then play greedily; returns the run's summary. With `out`, the run is recorded there."""
+        self,
+        out: str | Path | None = None,
+        resume: bool = False,
+        watch: Watcher = nobody,
+        *,
+        progress: bool = True,
+        callback: Callback | None = None,
+        log: str | None = None,
+    ) -> Summary:
+        """Train, then play greedily; returns the run's summary, which prints as one line. With `out`, the run is
+        recorded there, and `resume` goes on with it.
+
+        How far it is stands on stderr, unless `progress` is false; a `watch` hears it instead. `callback` is called
+        after every epoch of learning with the same `Progress`: if it returns False the run stops there, saved in
+        `out`. `log="tensorboard"` also writes the rows of metrics.csv for TensorBoard.
+        """
+        if log is not None and out is None:
+            raise UserError("a log goes into the run's folder: give out=... with log=...")
         folders = [RunFolder(Path(out))] if out is not None else []
-        record = Record([self.seed], folders, [self.description], watch)
-        policies, [summary] = self.program.learn(record, resume)
+        opened = None if log is None else open_log(log)
+        with LiveLine(quiet=not progress) as line:
+            record = Record(
+                [self.seed], folders, [self.description], line if watch is nobody else watch, callback, opened
+            )
+            try:
+                policies, [summary] = self.program.learn(record, resume)
+            except Stopped:
+                return Summary(record.stopped(0), self.explores_first)
         self.policy = lane_of(policies)
-        return summary
+        return Summary(summary, self.explores_first)
 
     def start_episode(self) -> None:
         """Set the clock of `predict` to the first step."""

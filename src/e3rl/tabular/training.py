@@ -123,7 +123,9 @@ class TabularProgram(AbstractProgram):
             experience, first = Experience.restored(arrays), resumed.abouts[0]["epoch"]
             table.restore(arrays)
             table.episode = max(first - 1, 0)
-        record.say("compiling", first, config.explore.limit(table.states))
+        record.say(
+            "compiling", first, config.explore.limit(table.states), what=f"the planner for {self.spec.name}"
+        )
         saved = time.perf_counter()
 
         def plan(table: Table, experience: Experience, before: Any, t: int) -> tuple[Prospect, Prospect]:
@@ -142,7 +144,8 @@ class TabularProgram(AbstractProgram):
             played: Played = epoch.collected
             self._record(record, "explore", played, epoch.v_explore.value)
             limit = config.explore.limit(table.states)
-            record.say("explore", epoch.t + 1, limit, played.total, played.disagreement)
+            at_most = config.explore.epsilon > 0
+            record.say("explore", epoch.t + 1, limit, played.total, played.disagreement, at_most=at_most)
             self._hold(record, epoch.t + 1, table, epoch.replay)
             if time.perf_counter() - saved > CHECKPOINT_SECONDS:
                 record.save()
