@@ -6,9 +6,11 @@ import math
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector.utils import batch_space
 from scripted import Echo, EchoConfig
 from tiny import LOCK, lock
 
+from e3rl.envs.adapter import batch_size, violation
 from e3rl.envs.lock import CombinationLock
 from e3rl.experiments.agents import load
 from e3rl.runs.agent import AbstractAgent
@@ -51,6 +53,39 @@ def test_predict_keeps_the_clock(agent):
     assert agent.predict(OBS) == 3  # a time given sets the clock
 
 
+def test_predict_for_several_observations(agent):
+    agent.start_episode()
+    many = [OBS, [0, 0, 1, 1], OBS]
+    first = agent.predict(many)
+    assert isinstance(first, np.ndarray)
+    assert first.tolist() == [1, 2, 1]
+    assert agent.predict(many).tolist() == [2, 3, 2]  # they share the clock
+    assert agent.predict(many, time=[0, 1, 2]).tolist() == [1, 3, 3]
+    assert agent.predict(np.array(OBS)) == 3  # which such times leave alone
+    assert agent.predict(np.zeros((0, 4), np.int8)).shape == (0,)
+    agent.start_episode()
+
+
+SPACES = gymnasium.spaces
+PAIR = SPACES.Tuple([SPACES.Discrete(3), SPACES.Box(0.0, 1.0, (2,))])
+
+
+@pytest.mark.parametrize(
+    "space",
+    [SPACES.Discrete(3), SPACES.MultiDiscrete([2, 3]), SPACES.Box(0, 255, (2, 2, 3), np.uint8), PAIR,
+     SPACES.Dict(a=SPACES.Discrete(3), b=PAIR)],
+)  # fmt: skip
+def test_a_batch_is_told_from_an_observation(space):
+    space.seed(0)
+    assert batch_size(space, space.sample()) is None
+    several = batch_space(space, 4)
+    several.seed(0)
+    obs = several.sample()
+    assert batch_size(space, obs) == 4
+    assert violation(several, obs) is None
+    assert batch_size(space, "nonsense") is None
+
+
 def test_predict_without_a_clock_counts_on(agent, monkeypatch):
     monkeypatch.setattr(agent.program, "clock_limit", None)
     agent.start_episode()
@@ -65,7 +100,17 @@ def test_predict_without_a_clock_counts_on(agent, monkeypatch):
     ("obs", "time", "message"),
     [
         ([0, 1, 0], None, r"observation has shape \(3,\), the space MultiBinary\(4\) has \(4,\)"),
-        ([[0, 1, 0, 0]], None, r"observation has shape \(1, 4\), the space MultiBinary\(4\) has \(4,\)"),
+        ([[0, 1, 0]], None, r"observation has shape \(1, 3\), the space MultiBinary\(4\) has \(4,\)"),
+        ([[[0, 1, 0, 0]]], None, r"observation has shape \(1, 1, 4\), the space MultiBinary\(4\) has \(4,\)"),
+        ([[0, 1, 0, 0], [0, 1, 0, 2]], None, r"observation\[1, 3\] is 2, outside the space Box"),
+        ([[0, 1, 0, 0]] * 2, [0, 3], r"time must be in 0 … 2, got 3"),
+        (
+            [[0, 1, 0, 0]] * 2,
+            [0, 1, 2],
+            r"a whole number, or one for each of 2 observations, got \[0, 1, 2\]",
+        ),
+        ([0, 1, 0, 0], [0], r"time must be a whole number, got \[0\]"),
+        ([0, 1, 0, 0], 0.5, r"time must be a whole number, got 0\.5"),
         ([0, 1, 0, 2], None, r"observation\[3\] is 2, outside the space MultiBinary\(4\)"),
         ([0, 1, 0, 0.5], None, r"dtype float64, the space MultiBinary\(4\) has int8: \[0, 1, 0, 0.5\]"),
         ([0, 1, 0, math.nan], None, r"has int8: \[0, 1, 0, nan\]"),

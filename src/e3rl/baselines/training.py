@@ -7,17 +7,17 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from e3rl.baselines.base import BaselineConfig, State
 from e3rl.baselines.loop_jax import Ended, JaxLoop
-from e3rl.baselines.loop_python import PythonLoop, choose_greedily, fresh_state
+from e3rl.baselines.loop_python import PythonLoop, choose_all_greedily, choose_greedily, fresh_state
 from e3rl.baselines.observer import Observer, horizon_of
 from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.envs.spec import Spec
 from e3rl.runs.agent import AbstractProgram
 from e3rl.runs.record import Record
-from e3rl.types import Key
+from e3rl.types import Key, Keys
 
 CHECKPOINT_SECONDS = 60.0
 
@@ -136,6 +136,12 @@ class BaselineProgram(AbstractProgram):
     def act(self, policy: State, obs: Any, time: int, key: Key) -> int:
         seen = np.asarray(self.observer(obs, time))
         return int(choose_greedily(self.algorithm, policy, key, seen, np.int32(time)))
+
+    def act_many(
+        self, policy: State, obs: Sequence[Any], times: Int[np.ndarray, " n"], keys: Keys
+    ) -> Int[np.ndarray, " n"]:
+        seen = np.stack([self.observer(each, time) for each, time in zip(obs, times.tolist(), strict=True)])
+        return np.asarray(choose_all_greedily(self.algorithm, policy, keys, seen, times.astype(np.int32)))
 
     def blank_policy(self) -> State:
         def fresh() -> State:

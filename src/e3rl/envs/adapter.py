@@ -201,6 +201,24 @@ def violation(space: gymnasium.Space, obs: Any, name: str = "observation") -> st
     return next((message for message in found if message is not None), None)
 
 
+def batch_size(space: gymnasium.Space, obs: Any) -> int | None:
+    """How many observations of `space` are side by side in `obs`, every array with a leading axis more, as
+    `gymnasium.vector` has them; None where it is one observation, or none at all."""
+    match space:
+        case spaces.Dict():
+            alike = isinstance(obs, dict) and obs.keys() == space.spaces.keys()
+            parts = [(part, obs[key]) for key, part in space.spaces.items()] if alike else []
+        case spaces.Tuple():
+            alike = isinstance(obs, tuple) and len(obs) == len(space.spaces)
+            parts = list(zip(space.spaces, obs, strict=True)) if alike else []
+        case _:
+            value = _as_array(obs)
+            if value is None or value.ndim == 0 or value.shape[1:] != space.shape:
+                return None
+            return len(value)
+    return batch_size(*parts[0]) if parts else None
+
+
 def _leaf_violation(space: gymnasium.Space, obs: Any, name: str) -> str | None:
     value = _as_array(obs)
     if value is None or value.dtype.kind not in "biuf":

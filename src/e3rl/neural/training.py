@@ -25,7 +25,7 @@ from e3rl.replay import Replay
 from e3rl.runs.agent import AbstractProgram
 from e3rl.runs.lanes import seed_keys, side_by_side
 from e3rl.runs.record import Record
-from e3rl.types import Key, UserError
+from e3rl.types import Key, Keys, UserError
 
 CHECKPOINT_EPOCHS = 20
 
@@ -57,6 +57,8 @@ class NeuralProgram(AbstractProgram):
         self.checkpoint_epochs = checkpoint_epochs
         self._memory: Any = None
         """Of the exploiter, in the episode that `act` is asked about."""
+        self._next_times: Int[np.ndarray, " n"] = np.zeros(0, int)
+        """Time steps at which what is remembered goes on."""
 
     def learn(self, record: Record, resume: bool = False) -> tuple[Policy, list[dict[str, Any]]]:
         policies, _, summaries = self.learn_all(record, resume)
@@ -263,13 +265,19 @@ class NeuralProgram(AbstractProgram):
         return np.asarray(self.agent.evaluate(self.env, policies, self.keys, episodes))
 
     def act(self, policy: Policy, obs: Any, time: int, key: Key) -> int:
-        observed = jnp.asarray(self.spec.encoding.encode(obs), self.agent.one.storage)
-        now = (key[None], observed[None], jnp.array([time], jnp.int32), jnp.array([True]))
-        if time == 0 or self._memory is None:
-            self._memory = self.agent.one.exploit_memory(1)
+        return int(self.act_many(policy, [obs], np.array([time]), key[None])[0])
+
+    def act_many(
+        self, policy: Policy, obs: Sequence[Any], times: Int[np.ndarray, " n"], keys: Keys
+    ) -> Int[np.ndarray, " n"]:
+        encoded = np.stack([self.spec.encoding.encode(each) for each in obs])
+        observed = jnp.asarray(encoded, self.agent.one.storage)
+        now = (keys, observed, jnp.asarray(times, jnp.int32), jnp.ones(len(obs), bool))
+        if self._memory is None or not np.array_equal(self._next_times, times):
+            self._memory = self.agent.one.exploit_memory(len(obs))  # these are no episodes that go on
         plans = self.agent.exploit_plans(policy, *now, self._memory)
-        self._memory = plans.memory
-        return int(plans.actions[0, 0])
+        self._memory, self._next_times = plans.memory, times + 1
+        return np.asarray(plans.actions[:, 0])
 
     def blank_policy(self) -> Policy:
         def fresh() -> Policy:
