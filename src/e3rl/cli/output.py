@@ -15,7 +15,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         grid.add_column(name, no_wrap=name != header[-1], overflow="fold")
     for row in rows:
         grid.add_row(*map(escape, row))
-    Console().print(grid)
+
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:  # rich would leave with exit code 1
+            raise BrokenPipeError
+
+    Screen().print(grid)
 
 
 def short(value: Any) -> str:

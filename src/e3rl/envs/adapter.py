@@ -51,7 +51,8 @@ def _make_by_id(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
         if env_id.startswith("ALE/"):
             raise UserError(f'{env_id} needs the Atari extra: pip install "gymnasium[atari]"') from error
         hint = suggestion(env_id, [*ENVIRONMENTS, *gymnasium.registry])
-        raise UserError(f"unknown environment {env_id!r}{hint}") from error
+        own = "" if ":" in env_id else "; one of your own is named with its module, as in my_package:Mine-v0"
+        raise UserError(f"unknown environment {env_id!r}{hint}{own}") from error
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise UserError(f"{env_id} needs a package that is not installed: {one_line(error)}") from error
     except gymnasium.error.Error as error:

@@ -16,6 +16,18 @@ EXPERIMENTS: dict[str, Run] = {
 }
 
 
+SETTINGS: dict[str, Any] = {
+    **lock.LOCK_EXPERIMENTS,
+    **deterministic.DETERMINISTIC_EXPERIMENTS,
+    **baselines.BASELINE_EXPERIMENTS,
+}
+
+
+def about(experiment: str) -> str:
+    """What an experiment is, in a line."""
+    return SETTINGS[experiment].about
+
+
 def family_of(experiment: str) -> str:
     """lock for lock/h5 and lock-paper/h5, mountaincar for mountaincar/e3rl, and so on."""
     return experiment.partition("/")[0].partition("-")[0]
