@@ -54,7 +54,8 @@ def _drawn(agent: AbstractAgent) -> gymnasium.Env:
             warnings.simplefilter(
                 "ignore"
             )  # Gymnasium's own about a render mode that is not there: told below
-            env = gymnasium.make(env_id, render_mode="rgb_array", **about["env_options"])
+            options = {**about["env_options"], "render_mode": "rgb_array"}
+            env = gymnasium.make(env_id, disable_env_checker=True, **options)
     except Exception as error:  # other people's code
         raise UserError(f"{env_id} cannot be drawn: {one_line(error)}") from error
     if "rgb_array" not in (env.metadata.get("render_modes") or ()):
