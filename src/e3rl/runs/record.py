@@ -69,6 +69,8 @@ class Record:
         """On the clock at the last report, those before an interruption included."""
         self._clock = time.perf_counter()
         self._held: _Held | None = None
+        self._complete = np.full(len(seeds), -1)
+        """Rows of each seed when a state was held last."""
 
     def begin(self, resume: bool, like: Callable[[], Any] | None) -> Resumed | None:
         """Start the clock and the folders. Where these hold checkpoints, a state like one seed's `like()` is read;
@@ -134,6 +136,13 @@ class Record:
         self.watch(progress)
         if self.callback is not None and phase in LEARNING and self.callback(progress) is False:
             self.stopping = True
+            self._stop_if_complete()
+
+    def _stop_if_complete(self) -> None:
+        """Stop where the callback has asked for it and every row belongs to a state that is held: some programs speak
+        before they hold it, some after."""
+        if self.stopping and np.array_equal(self._complete, self.episodes):
+            raise Stopped
 
     def add(self, lane: int, phase: str, total: float, length: int, env_steps: int, **columns: float) -> None:
         """A row for one episode of one seed, `env_steps` after it; columns not given have no value."""
@@ -157,8 +166,8 @@ class Record:
                 {**about, "env_steps": int(count)} for about, count in zip(each, self.env_steps, strict=True)
             ]
             self._held = _Held(epoch, state, self.episodes.copy(), steps)
-        if self.stopping:
-            raise Stopped
+        self._complete = self.episodes.copy()
+        self._stop_if_complete()
 
     def save(self) -> None:
         """A checkpoint of what is held, unless it is written already."""
