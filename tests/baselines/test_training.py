@@ -19,7 +19,7 @@ from e3rl.envs.lock import CombinationLock
 from e3rl.envs.opening import open_environment
 from e3rl.experiments.agents import load
 from e3rl.runs.folder import RunFolder, read_metrics
-from e3rl.runs.record import Stopped
+from e3rl.runs.record import StopAsked
 from e3rl.runs.settings import as_dict
 from e3rl.runs.train import train
 from e3rl.types import UserError
@@ -143,7 +143,7 @@ def test_a_killed_run_resumed_ends_the_same(kind, whole, stop_at, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_a_callback_stops_goes_on_to_the_same_end(kind, whole, tmp_path):
-    with pytest.raises(Stopped):
+    with pytest.raises(StopAsked):
         kind.learn(tmp_path, callback=lambda progress: progress.episode < 48)
     kind.learn(tmp_path, resume=True)
     assert_same_runs(whole[0], tmp_path, kind.seeds)

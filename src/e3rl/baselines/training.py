@@ -113,7 +113,8 @@ class BaselineProgram(AbstractProgram):
             after = steps + np.cumsum(lengths[lane])
             for i, total in enumerate(returns[lane]):
                 record.add(lane, "exploit", float(total), int(lengths[lane, i]), int(after[i]))
-        record.say("exploit", steps, steps, float(returns.mean()), math.nan)
+        played = int(record.episodes[0])
+        record.say("exploit", played, played, float(returns.mean()), math.nan)
         more = _told(metrics)
         summaries = [
             record.summary(

@@ -126,9 +126,9 @@ def _heat_map(axes: Axes, visits: Float[np.ndarray, "3 H"]) -> None:
     axes.set_yticks(range(NUM_STATES), ["good state 1", "good state 2", "dead state"])
     axes.set_xlabel("level")
     axes.set_title(
-        "Where exploration went: share of the visits to each level, and their number. In a good state the right action "
-        "leads to a good\nstate of the next level, every other to the dead one; from there nothing leads back, and the "
-        "reward at the end is lost.",
+        "Where exploration went: share of the visits to each level, and their number. In a good state two of the "
+        "four actions lead on to\nthe next level's good states, two to its dead state; from there nothing leads "
+        "back, and the reward at the end is lost.",
         fontsize=9,
         loc="left",
     )

@@ -19,7 +19,7 @@ from e3rl.runs.folder import RunFolder, read_json, refuse_earlier
 from e3rl.runs.lanes import as_lane, lane_of
 from e3rl.runs.logs import open_log
 from e3rl.runs.progress import Callback, LiveLine, Watcher, nobody
-from e3rl.runs.record import Record, Stopped
+from e3rl.runs.record import Record, StopAsked
 from e3rl.runs.settings import Settings, as_dict, changed, from_dict
 from e3rl.runs.summary import Summary
 from e3rl.types import Key, Keys, UserError, key_for
@@ -174,7 +174,7 @@ class AbstractAgent(ABC):
             )
             try:
                 policies, [summary] = self.program.learn(record, resume)
-            except Stopped:
+            except StopAsked:
                 return Summary(record.stopped(0), self.explores_first)
         self.policy = lane_of(policies)
         return Summary(summary, self.explores_first)

@@ -69,6 +69,16 @@ class TimeLeft:
         return left if len(self._ends) == AGREED and steady else None
 
 
+def _note(progress: Progress, left: float | None) -> str:
+    if progress.phase == "training to exploit":
+        return "no more episodes needed; compiled first, up to a minute"
+    told = {"return": progress.mean_return, "disagreement": progress.disagreement}
+    words = [f"{name} {value:.2f}" for name, value in told.items() if not math.isnan(value)]
+    if left:
+        words.append(f"{'at most' if progress.at_most else 'about'} {duration(left)} left")
+    return ", ".join(words) or "no episode has ended yet"
+
+
 class LiveLine:
     """A watcher for people: a bar on a terminal, a line every few seconds elsewhere. All on stderr."""
 
@@ -87,7 +97,7 @@ class LiveLine:
     def _begin(self, what: str) -> None:
         """Another program of the same command (a seed by itself) starts over."""
         self.left = TimeLeft()
-        text = f"compiling {what or 'the agent'}: up to a minute, less the next time"
+        text = f"compiling {what or 'the agent'}: up to a minute"
         if not self.console.is_terminal:
             print(text, file=sys.stderr)
             return
@@ -135,15 +145,9 @@ class LiveLine:
         if progress.phase == "compiling":
             self._begin(progress.what)
             return
-        note = f"return {progress.mean_return:.2f}"
-        if not math.isnan(progress.disagreement):
-            note += f", disagreement {progress.disagreement:.2f}"
-        if progress.phase == "training to exploit":
-            note = "no more episodes needed; compiled first, up to a minute"
         learning = progress.phase in LEARNING
         left = self.left(progress) if learning else None
-        if left:
-            note += f", {'at most' if progress.at_most else 'about'} {duration(left)} left"
+        note = _note(progress, left)
         if self.bar is not None:
             self._draw(self.bar, progress, note)
             return

@@ -35,7 +35,7 @@ class _Held(NamedTuple):
     abouts: list[dict[str, Any]]
 
 
-class Stopped(Exception):
+class StopAsked(Exception):
     """A callback has asked to end the run here; what was held last is saved."""
 
 
@@ -111,7 +111,7 @@ class Record:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if kind is not None and issubclass(kind, KeyboardInterrupt | UserError | Stopped):
+            if kind is not None and issubclass(kind, KeyboardInterrupt | UserError | StopAsked):
                 self.save()
         finally:
             if self.log is not None:
@@ -142,7 +142,7 @@ class Record:
         """Stop where the callback has asked for it and every row belongs to a state that is held: some programs speak
         before they hold it, some after."""
         if self.stopping and np.array_equal(self._complete, self.episodes):
-            raise Stopped
+            raise StopAsked
 
     def add(self, lane: int, phase: str, total: float, length: int, env_steps: int, **columns: float) -> None:
         """A row for one episode of one seed, `env_steps` after it; columns not given have no value."""
