@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -82,3 +83,19 @@ def test_those_of_every_algorithm(algo, capsys):
     assert said(capsys, "train", "lock", "--algo", algo, "--help-settings").startswith(
         f"Settings of {algo} for "
     )
+
+
+def test_troubleshooting_names_settings_that_there_are(capsys):
+    found = json.loads(said(capsys, "settings", "--json"))["algorithms"]
+    known = {row["path"] for each in found for row in each["settings"]}
+    known |= {
+        row["path"]
+        for each in found
+        for choices in each["parts"].values()
+        for rows in choices.values()
+        for row in rows
+    }
+    text = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
+    named = set(re.findall(r"`((?:explore|fit|planner|exploit|model|rounds)\.[\w.]+)`", text))
+    assert len(named) > 10
+    assert named <= known
