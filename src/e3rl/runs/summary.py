@@ -42,8 +42,9 @@ def verdict(summary: Mapping[str, Any], explores: bool) -> str:
     if optimum:
         text += f", {mean / optimum:.0%} of the optimum {optimum:.3f}"
     kind = "exploration" if explores else "training"
-    if "explore_episodes" in summary:
-        text += f", after {summary['explore_episodes']} {kind} episodes"
+    episodes = summary.get("explore_episodes", summary.get("total_episodes"))
+    if episodes is not None:
+        text += f", after {episodes} {kind} episodes"
     return f"{text}, {summary['wall_seconds']:.0f} s"
 
 
