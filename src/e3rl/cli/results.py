@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from e3rl.cli.output import table
+from e3rl.cli.training import import_from_here
 from e3rl.runs.summary import duration, verdict
 from e3rl.types import UserError
 
@@ -86,6 +87,7 @@ def report(args: argparse.Namespace) -> int:
         shown = [f"picture: {path}" for path in figures]
         print(json.dumps({"table": text, "figures": figures}) if args.json else "\n".join([text, *shown]))
         return 0
+    import_from_here()
     paths = [folder] if (folder / "config.json").exists() else seed_folders(folder)
     if not paths:
         raise UserError(f"{folder} holds no run")

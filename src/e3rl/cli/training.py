@@ -37,7 +37,7 @@ def train(args: argparse.Namespace) -> int:
     from e3rl.runs.train import train as train_seeds
 
     _keep_compiled_programs()
-    _import_from_here()
+    import_from_here()
     _find_env(args)
     if args.algo != "auto":
         AGENTS.called(args.algo)
@@ -97,7 +97,7 @@ def _find_env(args: argparse.Namespace) -> None:
         raise UserError("the following arguments are required: ENV (see `e3rl train --help`)")
 
 
-def _import_from_here() -> None:
+def import_from_here() -> None:
     """`my_package:Mine-v0` may lie in the current folder, which an installed command does not look into by itself."""
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
@@ -189,20 +189,22 @@ def _word(option: tuple[str, Any]) -> str:
 
 def evaluate(args: argparse.Namespace) -> int:
     from e3rl.experiments.agents import load
-    from e3rl.reports.film import film
     from e3rl.runs.folder import seed_folders
-    from e3rl.runs.statistics import mean_interval
 
     folder = args.run_folder
     if not (folder / "config.json").exists() and (seeds := seed_folders(folder)):
         raise UserError(f"{folder} holds the runs of several seeds: evaluate one, such as {seeds[0]}")
-    _import_from_here()
+    import_from_here()
     agent = load(folder)
-    try:
-        returns = agent.evaluate(args.episodes)
-        filmed = None if args.gif is None else film(agent, args.gif)
-    finally:
-        agent.close()
+    with closing(agent):
+        return _evaluate(agent, args)
+
+
+def _evaluate(agent: "AbstractAgent", args: argparse.Namespace) -> int:
+    from e3rl.reports.film import film
+    from e3rl.runs.statistics import mean_interval
+
+    returns = agent.evaluate(args.episodes)
     mean, low, high = mean_interval(returns)
     interval = [low, high] if len(returns) > 1 else None  # a single episode has no interval
     optimum = agent.program.spec.optimal_return
@@ -213,13 +215,13 @@ def evaluate(args: argparse.Namespace) -> int:
         "optimal_return": optimum,
         "share_of_optimum": mean / optimum if optimum else None,
     }
-    if filmed is not None:
-        report |= {"film": str(args.gif), "film_return": filmed}
     if args.json:
+        if args.gif is not None:
+            report |= {"film": str(args.gif), "film_return": film(agent, args.gif)}
         print(json.dumps(report))
         return 0
     against = f", {mean / optimum:.1%} of the optimum {optimum:.3f}" if optimum else ""
     print(f"{args.episodes} greedy episodes: return {mean:.3f}{interval_text(interval)}{against}")
-    if filmed is not None:
-        print(f"film: {args.gif}, an episode with return {filmed:.3f}")
+    if args.gif is not None:  # after the result, which stands whatever becomes of the film
+        print(f"film: {args.gif}, an episode with return {film(agent, args.gif):.3f}")
     return 0
