@@ -1,5 +1,6 @@
 """Every experiment by its id, and how it is run."""
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,11 @@ SETTINGS: dict[str, Any] = {
 
 
 def about(experiment: str) -> str:
-    """What an experiment is, in a line."""
-    return SETTINGS[experiment].about
+    """What an experiment is, in a line: its settings say so, or the first words of the module that runs it."""
+    own = getattr(SETTINGS.get(experiment), "about", None)
+    if own is not None:
+        return own
+    return (inspect.getdoc(inspect.getmodule(EXPERIMENTS[experiment])) or "").partition("\n")[0]
 
 
 def family_of(experiment: str) -> str:

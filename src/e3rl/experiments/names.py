@@ -30,7 +30,8 @@ def task_name(env: str | None, options: Mapping[str, Any] | None = None) -> str:
     if not env:
         return "an environment without an id"
     words = [_option(env, key, value) for key, value in (options or {}).items() if key != "seed"]
-    return ", ".join([TASKS.get(env, env), *filter(None, words)])
+    ours = env.removeprefix("e3rl/").partition("-v")[0] if env.startswith("e3rl/") else env
+    return ", ".join([TASKS.get(env, ours), *filter(None, words)])
 
 
 def _option(env: str, key: str, value: Any) -> str:
