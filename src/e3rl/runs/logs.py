@@ -13,12 +13,8 @@ class AbstractLog(ABC):
     """Hears of every row that a run adds to metrics.csv."""
 
     @abstractmethod
-    def begin(self, folders: Sequence[RunFolder]) -> None:
-        """The run starts, or goes on with the rows that its folders hold already."""
-
-    @abstractmethod
-    def add(self, lane: int, row: Mapping[str, Any]) -> None:
-        """A row of one seed, by column."""
+    def add(self, folders: Sequence[RunFolder], lane: int, row: Mapping[str, Any]) -> None:
+        """A row of one seed, by column, which comes after those that the folders hold already."""
 
     @abstractmethod
     def close(self) -> None:
@@ -38,16 +34,21 @@ class TensorBoard(AbstractLog):
         self._writer = SummaryWriter
         self._writers: list[Any] = []
 
-    def begin(self, folders: Sequence[RunFolder]) -> None:
+    def add(self, folders: Sequence[RunFolder], lane: int, row: Mapping[str, Any]) -> None:
+        if not self._writers:
+            self._begin(folders)
+        self._write(lane, row)
+
+    def _begin(self, folders: Sequence[RunFolder]) -> None:
         """On resuming, the rows that stand are written again: episodes after the checkpoint are made anew, and the
         run may not have been logged before. `purge_step` hides what earlier files say."""
         for lane, folder in enumerate(folders):
             place = str(folder.path / "tensorboard")
             self._writers.append(self._writer(place, purge_step=1, flush_secs=10))
             for row in folder.rows:
-                self.add(lane, dict(zip(COLUMNS, row, strict=True)))
+                self._write(lane, dict(zip(COLUMNS, row, strict=True)))
 
-    def add(self, lane: int, row: Mapping[str, Any]) -> None:
+    def _write(self, lane: int, row: Mapping[str, Any]) -> None:
         for column in COLUMNS:
             if column in ("phase", "episode"):
                 continue

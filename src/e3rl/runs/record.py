@@ -81,12 +81,8 @@ class Record:
         found = [
             folder.begin(about, resume) for folder, about in zip(self.folders, self.descriptions, strict=True)
         ]
-        resumed = self._take_up(like) if any(found) else None
-        if self.log is not None:
-            self.log.begin(self.folders)
-        return resumed
-
-    def _take_up(self, like: Callable[[], Any] | None) -> Resumed:
+        if not any(found):
+            return None
         complete_checkpoints(self.folders)
         states, abouts = zip(*self._read(like), strict=True)
         if len({about["epoch"] for about in abouts}) > 1:
@@ -154,9 +150,9 @@ class Record:
         played = {"return": float(total), "length": int(length), "seconds": round(self.seconds, 3)}
         none = {"disagreement": math.nan, "model_loss": math.nan, "v_explore": math.nan}
         row = {**none, **about, **played, **columns}
-        self.folders[lane].add_row(**row)
         if self.log is not None:
-            self.log.add(lane, row)
+            self.log.add(self.folders, lane, row)
+        self.folders[lane].add_row(**row)
 
     def hold(self, epoch: int, state: Any, abouts: Sequence[dict[str, Any]] = ()) -> None:
         """The state after so many epochs is complete, the rows so far belong to it: `save` will write it."""
