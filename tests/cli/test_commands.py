@@ -205,7 +205,7 @@ def test_reproduce_lists_its_experiments(monkeypatch, capsys):
     names = listed["experiments"]
     assert names == [*EXPERIMENTS, "dreem"] == [each["id"] for each in listed["details"]]
     assert all(each["description"] for each in listed["details"])
-    assert sum(each["seconds"] is not None for each in listed["details"]) > len(names) / 2
+    assert sum(each["seconds"] is not None for each in listed["details"]) > 40
     monkeypatch.setenv("COLUMNS", "250")
     for argv in (["reproduce"], ["reproduce", "--list"]):
         assert cli.main(argv) == 0

@@ -29,7 +29,8 @@ def about(experiment: str) -> str:
     own = getattr(SETTINGS.get(experiment), "about", None)
     if own is not None:
         return own
-    return (inspect.getdoc(inspect.getmodule(EXPERIMENTS[experiment])) or "").partition("\n")[0]
+    first = (inspect.getdoc(inspect.getmodule(EXPERIMENTS[experiment])) or "").partition("\n\n")[0]
+    return " ".join(first.split())
 
 
 def family_of(experiment: str) -> str:
