@@ -19,10 +19,7 @@ QUICK = {"explore.episodes": 4, "fit.updates": 2, "planner.value.updates": 2, "e
 def main(quick: bool) -> None:
     config = changed(NeuralE3Config(), QUICK if quick else {})
     agent = NeuralE3(LOCK, config, seed=7, env_options=OPTIONS)
-    summary = agent.learn(
-        watch=lambda progress: print(f"\r{progress.phase} {progress.episode}", end="", flush=True)
-    )
-    print(f"\nreturn {summary['exploit_return_mean']:.2f} of {summary['optimal_return']:.2f}")
+    print(agent.learn())  # a summary: `summary.exploit_return_mean`, `summary.explore_episodes`, and so on
 
     env = gymnasium.make(LOCK, **OPTIONS)
     obs, _ = env.reset(seed=0)

@@ -242,9 +242,9 @@ def test_every_setting_has_a_row(hooks):
     rows = set(re.findall(r"^\| `([\w.]+)` \|", "\n".join(hooks.all_settings()), re.MULTILINE))
     for agent in AGENTS.values():
         settings = agent.settings()
-        for field in hooks.parts_of(agent.settings):
-            for part in field.metadata["registry"].values():
-                paths = [f"{field.name}.{path}" for path in settings_of(part())]
+        for field, registry in hooks.parts_of(agent.settings).items():
+            for part in registry.values():
+                paths = [f"{field}.{path}" for path in settings_of(part())]
                 groups = {path.rpartition(".")[0] for path in paths}
                 assert set(paths) - groups <= rows
         whole = set(settings_of(settings))
@@ -254,5 +254,4 @@ def test_every_setting_has_a_row(hooks):
 def test_the_differences_of_a_preset_make_it_from_the_defaults(hooks):
     for agent in AGENTS.values():
         for preset in agent.presets.values():
-            given = {path: hooks.shown(value) for path, value in hooks.differences(preset).items()}
-            assert changed(agent.settings(), given) == preset
+            assert changed(agent.settings(), hooks.differences(preset)) == preset

@@ -1,7 +1,9 @@
 """What `import e3rl` offers, and what it does not."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +39,10 @@ def test_agents_are_imported_when_they_are_asked_for():
     script = "import sys, e3rl; print([name for name in sys.modules if name.startswith('e3rl.neural')])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_the_readme_lists_no_page_twice():
+    root = Path(__file__).parents[1]
+    listed = re.findall(r"^- \[[^]]*\]\(docs/([\w-]+)\.md\)", (root / "README.md").read_text(), re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert set(listed) <= {page.stem for page in (root / "docs").glob("*.md")}

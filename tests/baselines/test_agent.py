@@ -98,6 +98,11 @@ def test_evaluation_is_the_same_every_time(agent):
         agent.evaluate(0)
 
 
+def test_several_observations_are_answered_as_one_by_one(agent):
+    many = np.array(OBSERVATIONS, np.int8)
+    np.testing.assert_array_equal(agent.predict(many, 1), [row[1] for row in actions(agent)])
+
+
 @pytest.mark.parametrize(
     ("obs", "time", "message"),
     [

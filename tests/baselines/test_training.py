@@ -19,6 +19,7 @@ from e3rl.envs.lock import CombinationLock
 from e3rl.envs.opening import open_environment
 from e3rl.experiments.agents import load
 from e3rl.runs.folder import RunFolder, read_metrics
+from e3rl.runs.record import StopAsked
 from e3rl.runs.settings import as_dict
 from e3rl.runs.train import train
 from e3rl.types import UserError
@@ -55,10 +56,11 @@ class Kind:
     def __init__(self, make, config, seeds):
         self.make, self.config, self.seeds = make, config, seeds
 
-    def learn(self, out, resume=False, watch=lambda progress: None):
-        made = self.make(self.seeds)
+    def learn(self, out, resume=False, watch=lambda progress: None, callback=None):
+        made, kept = self.make(self.seeds), record(DQN, self.config, self.seeds, out, watch)
+        kept.callback = callback
         try:
-            return made.learn(record(DQN, self.config, self.seeds, out, watch), resume)
+            return made.learn(kept, resume)
         finally:
             made.close()
 
@@ -140,6 +142,13 @@ def test_a_killed_run_resumed_ends_the_same(kind, whole, stop_at, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_run_that_a_callback_stops_goes_on_to_the_same_end(kind, whole, tmp_path):
+    with pytest.raises(StopAsked):
+        kind.learn(tmp_path, callback=lambda progress: progress.episode < 48)
+    kind.learn(tmp_path, resume=True)
+    assert_same_runs(whole[0], tmp_path, kind.seeds)
+
+
 def test_seeds_in_one_program_learn_what_they_learn_alone():
     """Up to rounding: the first seed's network, trained beside another and by itself. The other's is another."""
     together, alone = (

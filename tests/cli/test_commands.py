@@ -18,6 +18,7 @@ from e3rl.dreem import certify
 from e3rl.envs.registration import ENVIRONMENTS
 from e3rl.experiments import dreem_certify, dreem_results
 from e3rl.experiments.catalogue import EXPERIMENTS, results_folder
+from e3rl.experiments.durations import durations, measured
 from e3rl.reports import dreem_figures, figure1
 from e3rl.types import UserError
 
@@ -198,12 +199,30 @@ def test_a_report_on_nothing_but_damaged_json_names_the_file(tmp_path, capsys):
     assert re.fullmatch(r"e3rl: error: .*odd\.json is damaged: .*\n", capsys.readouterr().err)
 
 
-def test_reproduce_lists_its_experiments(capsys):
+def test_reproduce_lists_its_experiments(monkeypatch, capsys):
     assert cli.main(["reproduce", "--json"]) == 0
-    names = json.loads(capsys.readouterr().out)["experiments"]
-    assert names == [*EXPERIMENTS, "dreem"]
-    assert cli.main(["reproduce"]) == 0
-    assert capsys.readouterr().out.splitlines() == names
+    listed = json.loads(capsys.readouterr().out)
+    names = listed["experiments"]
+    assert names == [*EXPERIMENTS, "dreem"] == [each["id"] for each in listed["details"]]
+    assert all(each["description"] for each in listed["details"])
+    assert sum(each["seconds"] is not None for each in listed["details"]) > 40
+    monkeypatch.setenv("COLUMNS", "250")
+    for argv in (["reproduce"], ["reproduce", "--list"]):
+        assert cli.main(argv) == 0
+        lines = [words(line) for line in capsys.readouterr().out.splitlines()]
+        assert [name for line in lines for name in names if line[0] == name] == names
+        [lock] = [line for line in lines if line[0] == "lock/h10"]
+        assert re.fullmatch(r"\d+ (s|min), \S.*", lock[1])
+        about = "Neural-E³, lock of 10 levels, 10 to 50 episodes per level, e3rl's settings"
+        assert lock[2] == about
+
+
+def test_how_long_experiments_take_is_about_what_they_took():
+    """`python -m e3rl.experiments.durations results` brings it up to date."""
+    kept, found = durations(), measured(Path(__file__).parents[2] / "results")
+    assert set(kept) <= set(EXPERIMENTS)
+    for name in kept.keys() & found.keys():
+        assert 1 / 3 < kept[name].seconds / found[name].seconds < 3, name
 
 
 @pytest.mark.parametrize("json_too", [True, False])

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 from matplotlib import image
+from PIL import Image
 from safetensors.numpy import save_file
 from tiny import CHANGES
 
@@ -175,6 +176,7 @@ def test_report(trained, folder, seeds, capsys):
         "runs": [RunFolder(trained / seed).summary() for seed in seeds],
         "figure": str(path / "learning.png"),
         "figures": [],  # those of searches and predictions, which a lock has not
+        "unfinished": [],
     }
     assert (path / "learning.png").stat().st_size > 0
     assert cli.main(["report", str(path)]) == 0
@@ -203,6 +205,48 @@ def unfinished(trained, path):
             (path / seed / name).parent.mkdir(parents=True, exist_ok=True)
             (path / seed / name).write_bytes((trained / seed / name).read_bytes())
     return RunFolder(path / SEEDS[0])
+
+
+def test_report_says_what_is_not_finished(trained, tmp_path, capsys):
+    unfinished(trained, tmp_path)
+    shutil.copy(trained / "seed3" / "summary.json", tmp_path / "seed3")
+    assert cli.main(["report", str(tmp_path)]) == 0
+    first, second, picture = capsys.readouterr().out.splitlines()
+    going_on = "12 episodes so far; the same command with --resume goes on"
+    assert first == f"{tmp_path / 'seed4'}: not finished, {going_on}"
+    assert second.startswith("seed 3: return ")
+    assert picture == f"picture: {tmp_path / 'learning.png'}"
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["unfinished"] == [str(tmp_path / "seed4")]
+    assert len(report["runs"]) == 1
+
+
+def test_report_on_a_run_without_an_episode(trained, tmp_path, capsys):
+    shutil.copy(trained / "seed3" / "config.json", tmp_path)
+    assert cli.main(["report", str(tmp_path)]) == 0
+    going_on = "0 episodes so far; the same command with --resume goes on"
+    assert capsys.readouterr().out == f"{tmp_path}: not finished, {going_on}\n"
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    nothing = {"runs": [], "figure": None, "figures": [], "unfinished": [str(tmp_path)]}
+    assert json.loads(capsys.readouterr().out) == nothing
+
+
+def test_an_episode_is_filmed(trained, tmp_path, capsys):
+    film = tmp_path / "films" / "lock.gif"
+    argv = ["evaluate", str(trained / "seed3"), "--episodes", "5", "--gif", str(film)]
+    assert cli.main(argv) == 0
+    played, told = capsys.readouterr().out.splitlines()
+    assert played.startswith("5 greedy episodes: return ")
+    assert re.fullmatch(rf"film: {film}, an episode with return -?\d\.\d{{3}}", told)
+    with Image.open(film) as pictures:
+        assert (pictures.format, pictures.n_frames) == ("GIF", 4)  # the start, and three steps
+    assert cli.main([*argv, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["film"] == str(film)
+    assert cli.main([*argv[:-1], "lock.mp4"]) == 2
+    out, err = capsys.readouterr()
+    assert out == f"{played}\n"  # the result stands
+    assert err == "e3rl: error: a film is a GIF: name it something.gif, not lock.mp4\n"
 
 
 @pytest.mark.parametrize(

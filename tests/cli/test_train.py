@@ -1,8 +1,10 @@
 """`e3rl train` without any training: what it refuses, and what it calls things."""
 
 import re
+import sys
 from pathlib import Path
 
+import gymnasium
 import jax
 import pytest
 
@@ -68,7 +70,10 @@ def one_line(capsys, words):
         (["lock", "--async"], "only Gymnasium environments given by their id can be asynchronous"),
         (["lock", "--algo", "dqn", "--async"], "only Gymnasium environments given by their id can be asynchronous"),
         (["Pendulum-v1"], "continuous action space"),
-        (["CartPol-v1"], "unknown environment 'CartPol-v1'"),
+        (["CartPol-v1"], "unknown environment 'CartPol-v1'.*named with its module, as in my_package:Mine-v0"),
+        (["no_such_module:Mine-v0"], "needs a package that is not installed: No module named 'no_such_module'"),
+        (["--set", "fit.members=2"], "the following arguments are required: ENV"),
+        (["lock", "--log", "wandb"], "--log"),
         (["e3rl/Lock-v0"], "unknown environment 'e3rl/Lock-v0'"),
     ],
 )  # fmt: skip
@@ -126,6 +131,38 @@ def test_options_reach_the_training_as_they_were_meant(trained, tmp_path):
     assert (agent, env, config, seeds) == (NeuralE3, "e3rl/CombinationLock-v0", "auto", [3])
     assert options == {"switch": 0.25, "antishaped": True, "name": "x", "horizon": 4}
     assert (more["resume"], more["asynchronous"], more["changes"]) == (True, True, {"fit.batch": "4"})
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["--set", "fit.batch=4", "lock"], ["--env", "noise_bits=1", "lock", "--set", "fit.batch=4"],
+     ["--seed", "0", "--set", "fit.batch=4", "lock", "--horizon", "4"],
+     ["--seed", "0", "lock", "--set", "fit.batch=4"]],
+)  # fmt: skip
+def test_the_environment_may_stand_behind_a_setting(argv, trained, tmp_path):
+    assert cli.main(["train", *argv, "--out", str(tmp_path)]) == 0
+    [(_, env, options, _, _, more)] = trained
+    assert (env, more["changes"]) == ("e3rl/CombinationLock-v0", {"fit.batch": "4"})
+    assert all("=" not in str(value) for value in options.values())
+
+
+OWN = """
+import gymnasium
+gymnasium.register("Coin-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=5)
+"""
+
+
+def test_an_environment_of_the_current_folder_is_found_by_its_module(tmp_path, monkeypatch, trained):
+    name = "own_environment_of_the_current_folder"
+    (tmp_path / f"{name}.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])  # as an installed command has it
+    try:
+        assert cli.main(["train", f"{name}:Coin-v0"]) == 0
+    finally:
+        sys.modules.pop(name, None)
+        gymnasium.registry.pop("Coin-v0", None)
+    assert trained[0][1] == f"{name}:Coin-v0"
 
 
 @pytest.mark.parametrize("algo", AGENTS)

@@ -54,6 +54,12 @@ def test_saved_and_loaded_the_agent_is_the_same(agent, tmp_path):
         NeuralE3.load(tmp_path / "saved")
 
 
+def test_several_observations_are_answered_as_one_by_one(agent):
+    times = np.array([0, 1, 2, 2, 1, 0])
+    alone = [agent.predict(obs, int(t)) for obs, t in zip(OBSERVATIONS, times, strict=True)]
+    np.testing.assert_array_equal(agent.predict(OBSERVATIONS, times), alone)
+
+
 @pytest.mark.parametrize("kind", ["gymnasium", "functional"])
 def test_an_environment_is_an_id_a_gymnasium_environment_or_a_functional_one(agent, kind):
     env = gymnasium.make(LOCK, **OWN) if kind == "gymnasium" else CombinationLock(**OWN)

@@ -15,6 +15,7 @@ from e3rl.planners import PLANNERS
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
 from e3rl.runs.folder import RunFolder, read_json, read_metrics
+from e3rl.runs.record import StopAsked
 from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
 
@@ -109,6 +110,16 @@ def test_a_run_broken_off_resumes_to_the_same_bytes(whole, tmp_path, episode, ph
         assert RunFolder(tmp_path / f"seed{seed}").about_checkpoint()["epoch"] == epoch
     learn(tmp_path, resume=True)
     assert_same_run(tmp_path, whole[0])
+
+
+def test_a_run_that_a_callback_stops_resumes_to_the_same_bytes(whole, tmp_path):
+    stopped = tiny.record(tmp_path)
+    stopped.callback = lambda progress: progress.episode < 4
+    with pytest.raises(StopAsked):
+        tiny.program().learn(stopped, False)
+    assert [RunFolder(tmp_path / f"seed{seed}").about_checkpoint()["epoch"] for seed in SEEDS] == [4, 4]
+    learn(tmp_path, resume=True)
+    assert_same_run(whole[0], tmp_path)
 
 
 def test_without_folders_the_result_is_the_same(whole):

@@ -81,14 +81,21 @@ def test_the_figure_has_a_panel_per_task_with_epochs_and_budgets(tmp_path, monke
     assert draw(tmp_path) == tmp_path / "returns.png"
     [figure] = figures
     maze, car = figure.axes
-    assert [maze.get_title(), car.get_title()] == ["maze 5", "mountaincar"]
+    assert [maze.get_title(), car.get_title()] == ["maze, 5 × 5", "MountainCar"]
     handles, labels = car.get_legend_handles_labels()
-    assert sorted(labels) == ["e3rl: exploiting", "e3rl: exploring", "paper: exploiting", "paper: exploring"]
+    ours, papers = "Neural-E³", "Neural-E³, the paper's settings"
+    assert set(labels) == {
+        f"{name}: {phase}" for name in (ours, papers) for phase in ("exploring", "exploiting")
+    }
     drawn = dict(zip(labels, handles, strict=True))
     # Epochs of two episodes: (−200, −140) and (−150, −110) by seed.
-    np.testing.assert_allclose(drawn["e3rl: exploring"].get_xydata(), [[2, -175.0], [4, -125.0]])
-    np.testing.assert_allclose(drawn["e3rl: exploiting"][0].get_xydata(), [[20, -120.0], [50, -105.0]])
-    [bars] = drawn["e3rl: exploiting"][2]
+    np.testing.assert_allclose(drawn[f"{ours}: exploring"].get_xydata(), [[2, -175.0], [4, -125.0]])
+    marks = drawn[f"{ours}: exploiting"][0].get_xydata()
+    np.testing.assert_allclose(marks, [[20, -120.0], [50, -105.0]], atol=deterministic.DODGE)
+    np.testing.assert_array_equal(marks[:, 1], [-120.0, -105.0])
+    others = drawn[f"{papers}: exploiting"][0].get_xydata()
+    assert others[0, 0] - marks[0, 0] == pytest.approx(deterministic.DODGE)  # beside each other
+    [bars] = drawn[f"{ours}: exploiting"][2]
     ends = [sorted(segment[:, 1]) for segment in bars.get_segments()]
     np.testing.assert_allclose(ends, [[-150.0, -110.0], [-105.0, -105.0]])
 

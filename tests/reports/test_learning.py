@@ -59,7 +59,11 @@ def drawn(monkeypatch):
 
 def panels(figure):
     """What is written beside each panel's vertical axis, or above the panel, without colour bars."""
-    return [axes.get_ylabel() or axes.get_title() for axes in figure.axes if axes.get_xlabel()]
+    return [
+        axes.get_ylabel() or axes.get_title(loc="left").partition(",")[0]
+        for axes in figure.axes
+        if axes.get_xlabel()
+    ]
 
 
 HEAT_MAP = "Where exploration went: share of the visits to each level"
@@ -78,6 +82,18 @@ def test_visits_are_counted_by_state_and_level(tmp_path):
             counted[state, level] += 1
     np.testing.assert_array_equal(visits, counted)
     np.testing.assert_array_equal(visits.sum(axis=0), 4)
+
+
+def test_titles_are_for_people_and_say_what_is_not_finished(tmp_path, drawn):
+    done, begun = make_run(tmp_path / "seed0"), make_run(tmp_path / "seed1", exploit=0)
+    for name, paths in (("one.png", [done]), ("open.png", [begun]), ("two.png", [done, begun])):
+        draw_runs(paths, tmp_path / name)
+    title = "Neural-E³: combination lock, 3 levels, "
+    assert drawn["one.png"].get_suptitle() == f"{title}1 seed"
+    assert drawn["open.png"].get_suptitle() == f"{title}1 seed (not finished)"
+    assert drawn["two.png"].get_suptitle() == f"{title}2 seeds (1 not finished)"
+    labels = [text.get_text() for axes in drawn["one.png"].axes for text in axes.get_yticklabels()]
+    assert {"good state 1", "good state 2", "dead state"} <= set(labels)
 
 
 @pytest.mark.parametrize("exploit", [2, 0])

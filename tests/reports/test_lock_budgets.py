@@ -82,7 +82,8 @@ def test_panels_of_every_horizon(tmp_path, monkeypatch):
         save(tmp_path, horizon)
     assert lock_budgets.draw_budgets(tmp_path) == tmp_path / "budgets.png"
     [figure] = figures
-    assert [axes.get_title() for axes in figure.axes] == [f"lock/h{h}" for h in (5, 7, 10, 12, 15, 20, 50)]
+    assert [axes.get_title() for axes in figure.axes] == [f"{h} levels" for h in (5, 7, 10, 12, 15, 20, 50)]
+    assert {axes.get_xlabel() for axes in figure.axes} == {"exploration episodes per level"}
     assert figure.axes[0].lines[0].get_xydata().tolist() == [[5, 50], [10, 100]]
     assert [len(axes.lines) for axes in figure.axes] == [3, 2, 3, 2, 3, 3, 2]
 

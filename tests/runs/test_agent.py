@@ -6,9 +6,11 @@ import math
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector.utils import batch_space
 from scripted import Echo, EchoConfig
 from tiny import LOCK, lock
 
+from e3rl.envs.adapter import batch_size, violation
 from e3rl.envs.lock import CombinationLock
 from e3rl.experiments.agents import load
 from e3rl.runs.agent import AbstractAgent
@@ -51,6 +53,39 @@ def test_predict_keeps_the_clock(agent):
     assert agent.predict(OBS) == 3  # a time given sets the clock
 
 
+def test_predict_for_several_observations(agent):
+    agent.start_episode()
+    many = [OBS, [0, 0, 1, 1], OBS]
+    first = agent.predict(many)
+    assert isinstance(first, np.ndarray)
+    assert first.tolist() == [1, 2, 1]
+    assert agent.predict(many).tolist() == [2, 3, 2]  # they share the clock
+    assert agent.predict(many, time=[0, 1, 2]).tolist() == [1, 3, 3]
+    assert agent.predict(np.array(OBS)) == 3  # which such times leave alone
+    assert agent.predict(np.zeros((0, 4), np.int8)).shape == (0,)
+    agent.start_episode()
+
+
+SPACES = gymnasium.spaces
+PAIR = SPACES.Tuple([SPACES.Discrete(3), SPACES.Box(0.0, 1.0, (2,))])
+
+
+@pytest.mark.parametrize(
+    "space",
+    [SPACES.Discrete(3), SPACES.MultiDiscrete([2, 3]), SPACES.Box(0, 255, (2, 2, 3), np.uint8), PAIR,
+     SPACES.Dict(a=SPACES.Discrete(3), b=PAIR)],
+)  # fmt: skip
+def test_a_batch_is_told_from_an_observation(space):
+    space.seed(0)
+    assert batch_size(space, space.sample()) is None
+    several = batch_space(space, 4)
+    several.seed(0)
+    obs = several.sample()
+    assert batch_size(space, obs) == 4
+    assert violation(several, obs) is None
+    assert batch_size(space, "nonsense") is None
+
+
 def test_predict_without_a_clock_counts_on(agent, monkeypatch):
     monkeypatch.setattr(agent.program, "clock_limit", None)
     agent.start_episode()
@@ -65,7 +100,17 @@ def test_predict_without_a_clock_counts_on(agent, monkeypatch):
     ("obs", "time", "message"),
     [
         ([0, 1, 0], None, r"observation has shape \(3,\), the space MultiBinary\(4\) has \(4,\)"),
-        ([[0, 1, 0, 0]], None, r"observation has shape \(1, 4\), the space MultiBinary\(4\) has \(4,\)"),
+        ([[0, 1, 0]], None, r"observation has shape \(1, 3\), the space MultiBinary\(4\) has \(4,\)"),
+        ([[[0, 1, 0, 0]]], None, r"observation has shape \(1, 1, 4\), the space MultiBinary\(4\) has \(4,\)"),
+        ([[0, 1, 0, 0], [0, 1, 0, 2]], None, r"observation\[1, 3\] is 2, outside the space Box"),
+        ([[0, 1, 0, 0]] * 2, [0, 3], r"time must be in 0 … 2, got 3"),
+        (
+            [[0, 1, 0, 0]] * 2,
+            [0, 1, 2],
+            r"a whole number, or one for each of 2 observations, got \[0, 1, 2\]",
+        ),
+        ([0, 1, 0, 0], [0], r"time must be a whole number, got \[0\]"),
+        ([0, 1, 0, 0], 0.5, r"time must be a whole number, got 0\.5"),
         ([0, 1, 0, 2], None, r"observation\[3\] is 2, outside the space MultiBinary\(4\)"),
         ([0, 1, 0, 0.5], None, r"dtype float64, the space MultiBinary\(4\) has int8: \[0, 1, 0, 0.5\]"),
         ([0, 1, 0, math.nan], None, r"has int8: \[0, 1, 0, nan\]"),
@@ -110,6 +155,7 @@ def test_learning_is_recorded_where_asked_and_can_be_loaded_from_there(agent, tm
     summary = other.learn(tmp_path / "run", watch=seen.append)
     assert other.policy == agent.policy
     assert summary == RunFolder(tmp_path / "run").summary()
+    assert json.loads(json.dumps(summary)) == summary
     assert len(read_metrics(tmp_path / "run")) == 4
     assert [progress.episode for progress in seen] == [1, 2, 3, 4]
     assert Echo.load(tmp_path / "run").policy == agent.policy
@@ -117,6 +163,45 @@ def test_learning_is_recorded_where_asked_and_can_be_loaded_from_there(agent, tm
         other.learn(tmp_path / "run")
     other.learn(tmp_path / "run", resume=True)
     assert other.policy == agent.policy
+
+
+def test_progress_is_shown_unless_it_is_not_wanted(capsys):
+    def shown(**options):
+        Echo(LOCK, EchoConfig(), seed=5, env_options=OPTIONS).learn(**options)
+        return capsys.readouterr()
+
+    line = "train: step {}/4, return 0.00, disagreement 0.00\n"
+    assert shown() == ("", line.format(1) + line.format(4))
+    assert shown(progress=False) == ("", "")
+    assert shown(watch=lambda progress: None) == ("", "")
+
+
+def test_a_callback_sees_every_epoch_and_may_stop_a_run_that_then_goes_on(agent, tmp_path):
+    seen = []
+
+    def callback(progress):
+        seen.append((progress.phase, progress.episode))
+        return None if len(seen) < 3 else False
+
+    other = Echo(LOCK, EchoConfig(), seed=5, env_options=OPTIONS)
+    stopped = other.learn(tmp_path, callback=callback, progress=False)
+    assert seen == [("train", 1), ("train", 2), ("train", 3)]
+    assert not stopped.finished
+    assert (stopped.total_episodes, stopped.env_steps, stopped.saved_in) == (3, 6, str(tmp_path))
+    assert str(stopped) == f"seed 5: stopped after 3 episodes, 0 s; saved in {tmp_path}, resume=True goes on"
+    assert len(read_metrics(tmp_path)) == 3
+    assert RunFolder(tmp_path).summary() is None
+    with pytest.raises(UserError, match="has not learned yet"):
+        other.predict(OBS)
+    summary = other.learn(tmp_path, resume=True, callback=lambda progress: seen.append(progress.episode))
+    assert summary.finished
+    assert seen[3:] == [4]  # None goes on
+    assert other.policy == agent.policy
+
+
+def test_a_callback_without_a_folder():
+    stopped = Echo(LOCK, EchoConfig(), env_options=OPTIONS).learn(callback=lambda progress: False)
+    assert str(stopped) == "seed 0: stopped after 1 episodes, 0 s; nothing is saved without `out`"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from e3rl.runs import progress as progress_module
-from e3rl.runs.progress import LiveLine, Progress, nobody
+from e3rl.runs.progress import LiveLine, Progress, TimeLeft, nobody
 
 
 def at(phase, episode, seconds, mean_return=1.5, disagreement=0.25):
@@ -24,22 +24,48 @@ def clock(monkeypatch):
 
 def test_lines(clock, capsys):
     with LiveLine() as line:
-        line(at("compiling", 0, 0.0))
+        line(at("compiling", 0, 0.0)._replace(what="the models"))
         line(at("explore", 1, 20.0))
-        line(at("explore", 2, 21.0))  # too soon
+        for episode, seconds in ((2, 30.0), (3, 31.0), (4, 32.0), (5, 33.0)):
+            line(at("explore", episode, seconds))  # too soon to be said
         clock[0] += 6.0
-        line(at("explore", 6, 25.0, disagreement=math.nan))
-        line(at("explore", 10, 29.0))  # the last one is always said
-        line(at("training to exploit", 10, 29.0))
+        line(at("explore", 6, 34.0, disagreement=math.nan))
+        line(at("explore", 10, 38.0))  # the last one is always said
+        line(at("training to exploit", 10, 38.0))
         line(at("exploit", 110, 40.0))
     assert capsys.readouterr().err.splitlines() == [
-        "compiling; the first episode takes some seconds",
+        "compiling the models: up to a minute",
         "explore: episode 1/10, return 1.50, disagreement 0.25",
-        "explore: episode 6/10, return 1.50, 4 s left",
-        "explore: episode 10/10, return 1.50, disagreement 0.25, 0 s left",
-        "training to exploit: episode 10/10, no more episodes needed for this",
+        "explore: episode 6/10, return 1.50, about 4 s left",
+        "explore: episode 10/10, return 1.50, disagreement 0.25",
+        "training to exploit: episode 10/10, no more episodes needed; compiled first, up to a minute",
         "exploit: episode 110/10, return 1.50, disagreement 0.25",
     ]
+
+
+def after(*reports):
+    """What is said to be left after reports of (episode, seconds), of a hundred episodes."""
+    left = TimeLeft()
+    return [left(at("explore", episode, seconds)._replace(episodes=100)) for episode, seconds in reports]
+
+
+def test_time_left_is_told_once_it_is_stable():
+    # Two reports that compile, then a second an episode.
+    assert after((1, 30), (2, 60), (3, 61), (4, 62), (5, 63), (6, 64)) == [None] * 4 + [95, 94]
+    # A pace that keeps changing is not told.
+    assert after((1, 30), (2, 60), (3, 61), (4, 71), (5, 72), (6, 100), (7, 101)) == [None] * 7
+    # A slower pace that lasts is.
+    assert after((1, 1), (2, 2), (3, 3), *((t, 10 * t) for t in range(4, 20)))[-1] == 10 * (100 - 19)
+    # A run without episodes in between, and one that was there already.
+    assert after((5, 1), (5, 2), (5, 3), (5, 4)) == [None] * 4
+
+
+def test_an_end_by_itself_leaves_at_most_so_much(clock, capsys):
+    with LiveLine() as line:
+        for episode in range(1, 10):
+            clock[0] += 6.0
+            line(at("explore", episode, episode)._replace(at_most=True, episodes=200))
+    assert capsys.readouterr().err.endswith(", at most 3 min left\n")
 
 
 def test_steps_are_called_steps(clock, capsys):
@@ -62,10 +88,17 @@ def test_a_bar_on_a_terminal():
         line.console = Console(file=screen, force_terminal=True, width=120)
         line(at("compiling", 0, 0.0))
         assert line.bar is not None
+        [task] = line.bar.tasks
+        assert (task.description, task.total) == (
+            "compiling the agent: up to a minute",
+            None,
+        )
         line(at("explore", 4, 1.0))
         [task] = line.bar.tasks
         assert (task.description, task.completed, task.total) == ("explore", 4, 10)
         assert task.fields["note"] == "return 1.50, disagreement 0.25"
+        line(at("training to exploit", 10, 1.5))
+        assert task.total is None  # the spinner goes on
         line(at("exploit", 110, 2.0))
         assert (task.completed, task.total) == (110, 110)
     assert "exploit" in screen.getvalue()

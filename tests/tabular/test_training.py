@@ -397,6 +397,7 @@ def test_learned_it_predicts_evaluates_saves_and_loads(whole, tmp_path):
     agent.save(tmp_path / "saved")
     again = TabularE3.load(tmp_path / "saved")
     assert [again.predict(0, time) for time in range(5)] == [agent.predict(0, time) for time in range(5)]
+    assert again.predict(np.arange(5), 0).tolist() == [agent.predict(cell, 0) for cell in range(5)]
     for each in (agent, again):
         each.close()
 

@@ -15,7 +15,7 @@ from e3rl.baselines.observer import Observer, horizon_of
 from e3rl.envs.playing.copy import REST, Answer
 from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.runs.lanes import as_lane, lane_of
-from e3rl.types import Key, UserError, key_for
+from e3rl.types import Key, Keys, UserError, key_for
 
 STEPS_PER_CALL = 1_000
 LONGEST_EVALUATION = 10_000
@@ -44,6 +44,13 @@ def _learn(call: tuple[AbstractBaseline, Key, Rollout], state: State) -> tuple[S
 @eqx.filter_jit
 def choose_greedily(algorithm: AbstractBaseline, policy: State, key: Key, obs: Any, time: Any) -> Array:
     return algorithm.greedy(policy, key, obs, time)
+
+
+@eqx.filter_jit
+def choose_all_greedily(
+    algorithm: AbstractBaseline, policy: State, keys: Keys, obs: Any, times: Any
+) -> Int[Array, " n"]:
+    return jax.vmap(lambda key, one, time: algorithm.greedy(policy, key, one, time))(keys, obs, times)
 
 
 @eqx.filter_jit

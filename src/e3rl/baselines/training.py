@@ -7,17 +7,17 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from e3rl.baselines.base import BaselineConfig, State
 from e3rl.baselines.loop_jax import Ended, JaxLoop
-from e3rl.baselines.loop_python import PythonLoop, choose_greedily, fresh_state
+from e3rl.baselines.loop_python import PythonLoop, choose_all_greedily, choose_greedily, fresh_state
 from e3rl.baselines.observer import Observer, horizon_of
 from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.envs.spec import Spec
 from e3rl.runs.agent import AbstractProgram
 from e3rl.runs.record import Record
-from e3rl.types import Key
+from e3rl.types import Key, Keys
 
 CHECKPOINT_SECONDS = 60.0
 
@@ -63,7 +63,8 @@ class BaselineProgram(AbstractProgram):
                 name: np.array([about["metrics"][name] for about in abouts]) for name in abouts[0]["metrics"]
             }
             self.loop.restore(abouts[0])
-        record.say("compiling", done * self.steps, self.iterations * self.steps, 0.0, math.nan)
+        what = f"{type(self.algorithm).__name__} for {self.spec.name}"
+        record.say("compiling", done * self.steps, self.iterations * self.steps, what=what)
         before, started = done, time.perf_counter()
         saved = started
         with record:
@@ -75,7 +76,11 @@ class BaselineProgram(AbstractProgram):
                 metrics = {name: values.mean(axis=0) for name, values in reports.items()}
                 for name, values in metrics.items():
                     record.insist(np.isfinite(values), values, name, f" by step {done * self.steps}")
-                if time.perf_counter() - saved >= self.checkpoint_seconds or done == self.iterations:
+                if (
+                    time.perf_counter() - saved >= self.checkpoint_seconds
+                    or done == self.iterations
+                    or record.stopping
+                ):
                     record.hold(done, carry, [{**self.loop.under_way(), **each} for each in _told(metrics)])
                     record.save()
                     saved = time.perf_counter()
@@ -108,7 +113,8 @@ class BaselineProgram(AbstractProgram):
             after = steps + np.cumsum(lengths[lane])
             for i, total in enumerate(returns[lane]):
                 record.add(lane, "exploit", float(total), int(lengths[lane, i]), int(after[i]))
-        record.say("exploit", steps, steps, float(returns.mean()), math.nan)
+        played = int(record.episodes[0])
+        record.say("exploit", played, played, float(returns.mean()), math.nan)
         more = _told(metrics)
         summaries = [
             record.summary(
@@ -131,6 +137,12 @@ class BaselineProgram(AbstractProgram):
     def act(self, policy: State, obs: Any, time: int, key: Key) -> int:
         seen = np.asarray(self.observer(obs, time))
         return int(choose_greedily(self.algorithm, policy, key, seen, np.int32(time)))
+
+    def act_many(
+        self, policy: State, obs: Sequence[Any], times: Int[np.ndarray, " n"], keys: Keys
+    ) -> Int[np.ndarray, " n"]:
+        seen = np.stack([self.observer(each, time) for each, time in zip(obs, times.tolist(), strict=True)])
+        return np.asarray(choose_all_greedily(self.algorithm, policy, keys, seen, times.astype(np.int32)))
 
     def blank_policy(self) -> State:
         def fresh() -> State:

@@ -16,6 +16,7 @@ from e3rl._version import __version__
 from e3rl.cli.dreem_theory import dreem, theory
 from e3rl.cli.environments import bench, envs
 from e3rl.cli.results import report, reproduce
+from e3rl.cli.settings import settings
 from e3rl.cli.training import evaluate, train
 from e3rl.types import UserError
 
@@ -55,7 +56,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", type=Path, metavar="DIR", help="also save each benchmark as DIR/NAME.json")
 
     sub = command("train", train, "Train an agent: explore, then exploit.")
-    sub.add_argument("env", metavar="ENV", help="lock, maze, mountaincar, acrobot, or a Gymnasium id")
+    sub.add_argument(
+        "env", nargs="?", metavar="ENV",
+        help="lock, maze, mountaincar, acrobot, a Gymnasium id, or my_package:Mine-v0 for your own",
+    )  # fmt: skip
     sub.add_argument(
         "--algo",
         default="auto",
@@ -85,18 +89,35 @@ def parser() -> argparse.ArgumentParser:
         help="change settings, such as planner=graph planner.nodes=500",
     )
     sub.add_argument(
+        "--help-settings", action="store_true",
+        help="do not train: show every setting of this command, with default, bounds and meaning",
+    )  # fmt: skip
+    sub.add_argument(
         "--async", dest="asynchronous", action="store_true",
         help="a process for each copy of a Gymnasium environment, for steps that take milliseconds",
     )  # fmt: skip
     sub.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: under runs/)")
     sub.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    sub.add_argument(
+        "--log", choices=["tensorboard"],
+        help="also write the rows of metrics.csv for TensorBoard (pip install 'e3rl[tensorboard]')",
+    )  # fmt: skip
+
+    sub = command("settings", settings, "List every setting and preset, or what one of them sets.")
+    sub.add_argument("name", nargs="?", metavar="NAME", help="a preset, or an algorithm (default: all)")
 
     sub = command("evaluate", evaluate, "Play greedy episodes with a trained agent.")
     sub.add_argument("run_folder", type=Path, metavar="DIR")
     sub.add_argument("--episodes", type=int, default=100)
+    sub.add_argument(
+        "--gif", type=Path, metavar="FILE", help="also film one greedy episode as an animated GIF"
+    )
 
     sub = command("reproduce", reproduce, "Run an experiment by its id; without one, list the ids.")
     sub.add_argument("experiment", nargs="?", metavar="ID")
+    sub.add_argument(
+        "--list", action="store_true", help="list the ids, with what they are and how long they took"
+    )
     sub.add_argument(
         "--out", type=Path, metavar="DIR", help="where to write (default: its folder under results/)"
     )

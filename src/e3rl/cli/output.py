@@ -15,22 +15,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         grid.add_column(name, no_wrap=name != header[-1], overflow="fold")
     for row in rows:
         grid.add_row(*map(escape, row))
-    Console().print(grid)
 
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:  # rich would leave with exit code 1
+            raise BrokenPipeError
 
-def verdict(summary: dict[str, Any], explores: bool) -> str:
-    """One line about how well a run exploits, after episodes that were meant to explore or to learn."""
-    mean, interval = summary["exploit_return_mean"], summary["exploit_return_ci"]
-    text = f"seed {summary['seed']}: return {mean:.3f}{interval_text(interval)}"
-    optimum = summary.get("optimal_return")
-    if optimum:
-        text += f", {mean / optimum:.0%} of the optimum {optimum:.3f}"
-    kind = "exploration" if explores else "training"
-    return f"{text}, after {summary['explore_episodes']} {kind} episodes, {summary['wall_seconds']:.0f} s"
-
-
-def interval_text(bounds: Sequence[float] | None) -> str:
-    return "" if bounds is None else f" (95% interval {bounds[0]:.3f} to {bounds[1]:.3f})"
+    Screen().print(grid)
 
 
 def short(value: Any) -> str:

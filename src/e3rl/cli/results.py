@@ -5,7 +5,9 @@ import json
 import sys
 from pathlib import Path
 
-from e3rl.cli.output import verdict
+from e3rl.cli.output import table
+from e3rl.cli.training import import_from_here
+from e3rl.runs.summary import duration, verdict
 from e3rl.types import UserError
 
 
@@ -15,10 +17,8 @@ def reproduce(args: argparse.Namespace) -> int:
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    if args.experiment is None:
-        names = [*EXPERIMENTS, "dreem"]
-        print(json.dumps({"experiments": names}) if args.json else "\n".join(names))
-        return 0
+    if args.experiment is None or args.list:
+        return _list_experiments(args.json)
     if args.experiment == "dreem":
         from e3rl.experiments import dreem_results
         from e3rl.reports import dreem_figures
@@ -41,32 +41,71 @@ def reproduce(args: argparse.Namespace) -> int:
     return 0
 
 
+def _list_experiments(as_json: bool) -> int:
+    """Every id with what it is and how long it took."""
+    from e3rl.experiments.catalogue import EXPERIMENTS, about
+    from e3rl.experiments.durations import durations
+
+    described = {name: about(name) for name in EXPERIMENTS}
+    described["dreem"] = (
+        "DREEM: ranks and ellipsoids of misfit matrices, the lock as a product class, its figures"
+    )
+    took = durations()
+    if as_json:
+        details = [
+            {"id": name, "description": text, "seconds": took[name].seconds, "device": took[name].device}
+            if name in took
+            else {"id": name, "description": text, "seconds": None, "device": None}
+            for name, text in described.items()
+        ]
+        print(json.dumps({"experiments": list(described), "details": details}))
+        return 0
+    rows = []
+    for name, text in described.items():
+        measured = (
+            f"{duration(took[name].seconds)}, {took[name].device.replace('cpu', 'CPU')}"
+            if name in took
+            else "not timed"
+        )
+        rows.append([name, measured, text])
+    table(["id", "took, all seeds", "what it is"], rows)
+    print("run one with `e3rl reproduce ID`, a single seed of it with `--seeds 0`")
+    return 0
+
+
 def report(args: argparse.Namespace) -> int:
     from e3rl.experiments.agents import AGENTS
     from e3rl.reports.folder import report_of
     from e3rl.reports.learning import draw_runs
     from e3rl.reports.run_pictures import draw_extra
-    from e3rl.runs.folder import RunFolder, seed_folders
+    from e3rl.runs.folder import RunFolder, read_metrics, seed_folders
 
     folder = args.run_folder
     found = report_of(folder)
     if found is not None:
         text, figures = found.table(folder), list(map(str, found.draw(folder)))
-        pictures = [f"picture: {path}" for path in figures]
-        print(json.dumps({"table": text, "figures": figures}) if args.json else "\n".join([text, *pictures]))
+        shown = [f"picture: {path}" for path in figures]
+        print(json.dumps({"table": text, "figures": figures}) if args.json else "\n".join([text, *shown]))
         return 0
+    import_from_here()
     paths = [folder] if (folder / "config.json").exists() else seed_folders(folder)
     if not paths:
         raise UserError(f"{folder} holds no run")
-    picture = draw_runs(paths, folder / "learning.png")
-    more = draw_extra(folder)
     summaries = [summary for path in paths if (summary := RunFolder(path).summary())]
+    unfinished = [path for path in paths if not (path / "summary.json").exists()]
+    begun = [path for path in paths if path not in unfinished or (path / "metrics.csv").exists()]
+    pictures = [draw_runs(begun, folder / "learning.png"), *draw_extra(folder)] if begun else []
     if args.json:
-        print(json.dumps({"runs": summaries, "figure": str(picture), "figures": list(map(str, more))}))
+        first, more = (str(pictures[0]), list(map(str, pictures[1:]))) if pictures else (None, [])
+        report = {"runs": summaries, "figure": first, "figures": more}
+        print(json.dumps({**report, "unfinished": list(map(str, unfinished))}))
         return 0
+    for path in unfinished:
+        episodes = len(read_metrics(path)) if path in begun else 0
+        print(f"{path}: not finished, {episodes} episodes so far; the same command with --resume goes on")
     for summary in summaries:
         agent = AGENTS.get(summary.get("algo", ""))
         print(verdict(summary, agent is None or agent.explores_first))
-    for drawn in (picture, *more):
+    for drawn in pictures:
         print(f"picture: {drawn}")
     return 0

@@ -6,13 +6,17 @@ import json
 import os
 import re
 import shlex
+import sys
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from e3rl.cli.output import interval_text, verdict
+from e3rl.runs.summary import interval_text, verdict
 from e3rl.types import UserError
+
+if TYPE_CHECKING:
+    from e3rl.runs.agent import AbstractAgent
 
 SHORT_NAMES = {
     "lock": "e3rl/CombinationLock-v0",
@@ -33,6 +37,8 @@ def train(args: argparse.Namespace) -> int:
     from e3rl.runs.train import train as train_seeds
 
     _keep_compiled_programs()
+    import_from_here()
+    _find_env(args)
     if args.algo != "auto":
         AGENTS.called(args.algo)
     given = {key: _value(text) for key, text in _pairs(args.env_options, "--env").items()}
@@ -50,6 +56,8 @@ def train(args: argparse.Namespace) -> int:
         named = [name for name, known in AGENTS.items() if args.config in known.presets]
         args.algo, why = (named[0], "") if named else _suited(env, given)
     agent = AGENTS.called(args.algo)
+    if args.help_settings:
+        return _show_settings(agent, env, given, args.config, changes, args.json)
     out = args.out or _default_folder(args, given, changes, seeds)
     with LiveLine(quiet=args.json) as watch:
         watch.notes += [why] if why and not args.json else []
@@ -66,6 +74,7 @@ def train(args: argparse.Namespace) -> int:
             changes=changes,
             say=lambda line: watch.notes.append(f"e3rl: {line}"),
             heir=AGENTS.called(agent.hands_over_to) if agent.hands_over_to else None,
+            log=args.log,
         )
     picture = draw_runs(paths, out / "learning.png")
     if args.json:
@@ -76,6 +85,43 @@ def train(args: argparse.Namespace) -> int:
     print(f"picture: {picture}")
     print(f"next: e3rl evaluate {shlex.quote(str(paths[0]))} --episodes 1000")
     return 0
+
+
+def _find_env(args: argparse.Namespace) -> None:
+    """ENV, where it stands behind `--set a=1` or `--env a=1`, which would take it for one more of theirs."""
+    for words in (args.set, args.env_options):
+        loose = [word for word in words if "=" not in word]
+        if args.env is None and loose:
+            args.env = loose[0]
+            words.remove(loose[0])
+    if args.env is None:
+        raise UserError("the following arguments are required: ENV (see `e3rl train --help`)")
+
+
+def import_from_here() -> None:
+    """`my_package:Mine-v0` may lie in the current folder, which an installed command does not look into by itself."""
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
+
+
+def _show_settings(
+    agent: type["AbstractAgent"],
+    env: str,
+    options: dict[str, Any],
+    config: str,
+    changes: dict[str, str],
+    as_json: bool,
+) -> int:
+    """What training would be set to."""
+    from e3rl.cli.settings import show
+    from e3rl.envs.opening import open_environment
+    from e3rl.runs.renamed import current_names
+
+    with closing(open_environment(env, options)) as opened:
+        chosen = agent.configured(opened, config)
+        now, _ = current_names(chosen, changes, agent.renamed)
+        return show(agent.configured(opened, chosen, now), f"{agent.algo} for {env}", as_json)
 
 
 def _suited(env: str, options: dict[str, Any]) -> tuple[str, str]:
@@ -145,16 +191,21 @@ def _word(option: tuple[str, Any]) -> str:
 def evaluate(args: argparse.Namespace) -> int:
     from e3rl.experiments.agents import load
     from e3rl.runs.folder import seed_folders
-    from e3rl.runs.statistics import mean_interval
 
     folder = args.run_folder
     if not (folder / "config.json").exists() and (seeds := seed_folders(folder)):
         raise UserError(f"{folder} holds the runs of several seeds: evaluate one, such as {seeds[0]}")
+    import_from_here()
     agent = load(folder)
-    try:
-        returns = agent.evaluate(args.episodes)
-    finally:
-        agent.close()
+    with closing(agent):
+        return _evaluate(agent, args)
+
+
+def _evaluate(agent: "AbstractAgent", args: argparse.Namespace) -> int:
+    from e3rl.reports.film import film
+    from e3rl.runs.statistics import mean_interval
+
+    returns = agent.evaluate(args.episodes)
     mean, low, high = mean_interval(returns)
     interval = [low, high] if len(returns) > 1 else None  # a single episode has no interval
     optimum = agent.program.spec.optimal_return
@@ -166,8 +217,12 @@ def evaluate(args: argparse.Namespace) -> int:
         "share_of_optimum": mean / optimum if optimum else None,
     }
     if args.json:
+        if args.gif is not None:
+            report |= {"film": str(args.gif), "film_return": film(agent, args.gif)}
         print(json.dumps(report))
         return 0
     against = f", {mean / optimum:.1%} of the optimum {optimum:.3f}" if optimum else ""
     print(f"{args.episodes} greedy episodes: return {mean:.3f}{interval_text(interval)}{against}")
+    if args.gif is not None:  # after the result, which stands whatever becomes of the film
+        print(f"film: {args.gif}, an episode with return {film(agent, args.gif):.3f}")
     return 0

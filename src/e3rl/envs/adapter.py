@@ -51,7 +51,8 @@ def _make_by_id(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
         if env_id.startswith("ALE/"):
             raise UserError(f'{env_id} needs the Atari extra: pip install "gymnasium[atari]"') from error
         hint = suggestion(env_id, [*ENVIRONMENTS, *gymnasium.registry])
-        raise UserError(f"unknown environment {env_id!r}{hint}") from error
+        own = "" if ":" in env_id else "; one of your own is named with its module, as in my_package:Mine-v0"
+        raise UserError(f"unknown environment {env_id!r}{hint}{own}") from error
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise UserError(f"{env_id} needs a package that is not installed: {one_line(error)}") from error
     except gymnasium.error.Error as error:
@@ -199,6 +200,24 @@ def violation(space: gymnasium.Space, obs: Any, name: str = "observation") -> st
         case _:
             return _leaf_violation(space, obs, name)
     return next((message for message in found if message is not None), None)
+
+
+def batch_size(space: gymnasium.Space, obs: Any) -> int | None:
+    """How many observations of `space` are side by side in `obs`, every array with a leading axis more, as
+    `gymnasium.vector` has them; None where it is one observation, or none at all."""
+    match space:
+        case spaces.Dict():
+            alike = isinstance(obs, dict) and obs.keys() == space.spaces.keys()
+            parts = [(part, obs[key]) for key, part in space.spaces.items()] if alike else []
+        case spaces.Tuple():
+            alike = isinstance(obs, tuple) and len(obs) == len(space.spaces)
+            parts = list(zip(space.spaces, obs, strict=True)) if alike else []
+        case _:
+            value = _as_array(obs)
+            if value is None or value.ndim == 0 or value.shape[1:] != space.shape:
+                return None
+            return len(value)
+    return batch_size(*parts[0]) if parts else None
 
 
 def _leaf_violation(space: gymnasium.Space, obs: Any, name: str) -> str | None:

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from e3rl.experiments.agents import AGENTS
+from e3rl.experiments.names import algorithm_name, settings_name, task_name
 from e3rl.experiments.tables import refuse_seeds, table_path, write_table
 from e3rl.runs.folder import read_json, read_metrics
 from e3rl.runs.settings import as_dict, changed
@@ -56,6 +57,12 @@ class BaselineExperiment:
     config: str
     steps: int
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+
+    @property
+    def about(self) -> str:
+        """What it is, in a line."""
+        task, how = task_name(self.env, dict(self.options)), settings_name(self.config)
+        return f"{algorithm_name(self.algo)}, {task}, {self.steps:,} steps, {how}"
 
 
 def _lock(algo: str, horizon: int, antishaped: bool, episodes: int) -> BaselineExperiment:

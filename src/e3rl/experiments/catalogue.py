@@ -1,5 +1,6 @@
 """Every experiment by its id, and how it is run."""
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,22 @@ EXPERIMENTS: dict[str, Run] = {
     **dict.fromkeys(baselines.BASELINE_EXPERIMENTS, baselines.run),
     **dict.fromkeys(reach.REACH_EXPERIMENTS, reach.run),
 }
+
+
+SETTINGS: dict[str, Any] = {
+    **lock.LOCK_EXPERIMENTS,
+    **deterministic.DETERMINISTIC_EXPERIMENTS,
+    **baselines.BASELINE_EXPERIMENTS,
+}
+
+
+def about(experiment: str) -> str:
+    """What an experiment is, in a line: its settings say so, or the first words of the module that runs it."""
+    own = getattr(SETTINGS.get(experiment), "about", None)
+    if own is not None:
+        return own
+    first = (inspect.getdoc(inspect.getmodule(EXPERIMENTS[experiment])) or "").partition("\n\n")[0]
+    return " ".join(first.split())
 
 
 def family_of(experiment: str) -> str:

@@ -21,6 +21,7 @@ from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.maze import Maze
 from e3rl.envs.registration import build
 from e3rl.envs.spec import spec_of
+from e3rl.experiments.names import settings_name, spread, task_name
 from e3rl.experiments.tables import refuse_seeds, table_path, write_table
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.presets import PRESETS
@@ -46,6 +47,13 @@ class DeterministicExperiment:
     seeds: tuple[int, ...]
     changes: tuple[tuple[str, Any], ...] = ()
     """Settings that differ from the named config, by path."""
+
+    @property
+    def about(self) -> str:
+        """What it is, in a line."""
+        changes = " ".join(f"{path}={value}" for path, value in self.changes)
+        task = f"{task_name(self.env, dict(self.options))}, {spread(self.budgets)} exploration episodes"
+        return f"Neural-E³, {task}, {settings_name(self.config)}{changes and f' with {changes}'}"
 
 
 def _control(

@@ -126,7 +126,7 @@ def neural_rounds(horizon: int, seed: int = 0, rewards: Sequence[str] = REWARDS)
     rows = []
     for reward in rewards:
         with tempfile.TemporaryDirectory() as folder:
-            NeuralE3(make_lock(horizon, reward, seed), seed=seed).learn(folder)
+            NeuralE3(make_lock(horizon, reward, seed), seed=seed).learn(folder, progress=False)
             for entry in read_metrics(Path(folder)):
                 if entry["phase"] == "explore":
                     kept = {key: entry[key] for key in ("episode", "v_explore", "return")}

@@ -17,6 +17,7 @@ import numpy as np
 from e3rl.e3 import Epoch
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.spec import spec_of
+from e3rl.experiments.names import settings_name, spread
 from e3rl.experiments.tables import refuse_seeds, table_path, write_table
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.training import NeuralProgram
@@ -42,6 +43,15 @@ class LockExperiment:
     changes: tuple[tuple[str, Any], ...] = ()
     """Settings that differ from the named config, by path."""
     rewards: tuple[str, ...] = ("standard", "antishaped")
+
+    @property
+    def about(self) -> str:
+        """What it is, in a line."""
+        changes = " ".join(f"{path}={value}" for path, value in self.changes)
+        rewards = "" if len(self.rewards) > 1 else f" ({self.rewards[0]})"
+        budgets = spread(self.ratios)
+        lock = f"lock of {self.horizon} levels{rewards}, {budgets} episodes per level"
+        return f"Neural-E³, {lock}, {changes or settings_name(self.config)}"
 
 
 def _options(planner: str = "mcts", **changes: Any) -> LockExperiment:

@@ -1,8 +1,8 @@
 """Named settings: e3rl's own, and the paper's tables (appendix C), which never change after publication.
 
 `e3rl` is for the lock; `e3rl-long` its variant for horizons of 50 and more (larger batches, since new facts are rarer
-in the buffer, and a weaker prior per bit). `e3rl-numbers` is `e3rl-control` with a wider value, models that are finished
-before it is fitted, and rewards in units: what an environment of numbers gets where nobody names settings.
+in the buffer, and a weaker prior per bit). `e3rl-numbers` is `e3rl-control` with a wider value, models that are
+finished before it is fitted, and rewards in units: what an environment of numbers gets where nobody names settings.
 
 The paper's control table leaves open how the DQN's loss weighs large
 errors, what it bootstraps by, and how its best weights are told from others once training goes on. Here errors are

@@ -14,17 +14,19 @@ from jaxtyping import Array, Float, Int
 from e3rl.e3 import Epoch, Slots, explicit_explore_exploit, small_disagreement
 from e3rl.envs.playing.python_copies import EpisodeBroken, PythonCopies
 from e3rl.envs.spec import Spec
+from e3rl.models import FAMILIES
 from e3rl.models.fit import ModelSet
 from e3rl.neural.compiled_agent import Environment, compiled_agent
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.slots import Episodes
+from e3rl.planners import PLANNERS
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
 from e3rl.runs.agent import AbstractProgram
 from e3rl.runs.handover import Steps
 from e3rl.runs.lanes import seed_keys, side_by_side
 from e3rl.runs.record import Record
-from e3rl.types import Key, Trajectory, UserError
+from e3rl.types import Key, Keys, Trajectory, UserError
 
 CHECKPOINT_EPOCHS = 20
 
@@ -58,6 +60,8 @@ class NeuralProgram(AbstractProgram):
         """Experience of another agent, to begin with."""
         self._memory: Any = None
         """Of the exploiter, in the episode that `act` is asked about."""
+        self._next_times: Int[np.ndarray, " n"] = np.zeros(0, int)
+        """Time steps at which what is remembered goes on."""
 
     def learn(self, record: Record, resume: bool = False) -> tuple[Policy, list[dict[str, Any]]]:
         policies, _, summaries = self.learn_all(record, resume)
@@ -80,7 +84,7 @@ class NeuralProgram(AbstractProgram):
     ) -> Any:
         """Algorithm 1 with another end, and somebody who sees every epoch's: what experiments are made of."""
         resumed = record.begin(resume, lambda: eqx.filter_eval_shape(self.agent.one.fresh, self.keys[0]))
-        record.say("compiling", int(record.episodes[0]), self._explore_episodes)
+        record.say("compiling", int(record.episodes[0]), self._explore_episodes, what=self._what())
         models, value, replay = resumed.state if resumed else self.agent.init(self.keys)
         start = resumed.abouts[0]["epoch"] if resumed else 0
         if self.inherited is not None and not resumed:
@@ -120,6 +124,13 @@ class NeuralProgram(AbstractProgram):
             episodes = padded_episodes(steps, first[start : start + per_epoch], per_epoch, self.spec.horizon)
             replay, _ = self.agent.absorb(policy, replay, self.agent.one_lane(episodes))
         return replay, -(-len(first) // per_epoch)
+
+    def _what(self) -> str:
+        """What is compiled, for people."""
+        family, planner = type(self.config.model), type(self.config.planner)
+        return (
+            f"{FAMILIES.name_of(family)} models and planner {PLANNERS.name_of(planner)} for {self.spec.name}"
+        )
 
     @property
     def _explore_episodes(self) -> int:
@@ -196,7 +207,8 @@ class NeuralProgram(AbstractProgram):
                 )
         done = int(record.episodes[0])
         total = self._explore_episodes if phase == "explore" else done
-        record.say(phase, done, total, float(returns.mean()), float(disagreement.mean()))
+        at_most = self.config.explore.epsilon > 0
+        record.say(phase, done, total, float(returns.mean()), float(disagreement.mean()), at_most=at_most)
 
     def _exploit(
         self, record: Record, models: ModelSet, replay: Replay, v_explore: Float[np.ndarray, " lanes"]
@@ -268,13 +280,19 @@ class NeuralProgram(AbstractProgram):
         return np.asarray(self.agent.evaluate(self.env, policies, self.keys, episodes))
 
     def act(self, policy: Policy, obs: Any, time: int, key: Key) -> int:
-        observed = jnp.asarray(self.spec.encoding.encode(obs), self.agent.one.storage)
-        now = (key[None], observed[None], jnp.array([time], jnp.int32), jnp.array([True]))
-        if time == 0 or self._memory is None:
-            self._memory = self.agent.one.exploit_memory(1)
+        return int(self.act_many(policy, [obs], np.array([time]), key[None])[0])
+
+    def act_many(
+        self, policy: Policy, obs: Sequence[Any], times: Int[np.ndarray, " n"], keys: Keys
+    ) -> Int[np.ndarray, " n"]:
+        encoded = np.stack([self.spec.encoding.encode(each) for each in obs])
+        observed = jnp.asarray(encoded, self.agent.one.storage)
+        now = (keys, observed, jnp.asarray(times, jnp.int32), jnp.ones(len(obs), bool))
+        if self._memory is None or not np.array_equal(self._next_times, times):
+            self._memory = self.agent.one.exploit_memory(len(obs))  # these are no episodes that go on
         plans = self.agent.exploit_plans(policy, *now, self._memory)
-        self._memory = plans.memory
-        return int(plans.actions[0, 0])
+        self._memory, self._next_times = plans.memory, times + 1
+        return np.asarray(plans.actions[:, 0])
 
     def blank_policy(self) -> Policy:
         def fresh() -> Policy:

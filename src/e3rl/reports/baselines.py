@@ -30,7 +30,9 @@ METHODS = dict(
 )
 """Label and colour of what stands last in an experiment's id."""
 REWARDS = ("standard", "antishaped")
-TASKS = {"mountaincar": "MountainCar", "acrobot": "Acrobot"}
+TASKS = deterministic.TASKS
+WIDTHS = {"dqn": 4.0, "ppo": 2.4, "ppo-rnd": 1.1, "e3rl-dqn": 1.1}
+"""Of the lines: a thin one lies on a thick one where both are the same."""
 HEADER = (
     "experiment", "seeds", "greedy return: median (worst to best)", "optimum", "training episodes",
     "large reward or goal: seeds, first episode", "mean of 100 above", "seeds, episodes", "seconds a seed",
@@ -206,7 +208,7 @@ def _draw_lock(measured: Sequence[Measured], neural: Path) -> Figure | None:
         for optimum in optima[:1]:
             axes.axhline(optimum, color="0.3", linestyle="--", linewidth=0.8, label="optimal return")
         if row == 0:
-            axes.set_title(f"H = {place[0]}", fontsize=11)
+            axes.set_title(f"{place[0]} levels", fontsize=11)
         if column == 0:
             axes.set_ylabel(f"{place[1]} rewards\nreturn")
     return _finished(figure, grid)
@@ -245,7 +247,13 @@ def _draw_methods(axes: Axes, measured: Sequence[Measured]) -> None:
             continue
         label, colour = METHODS.get(one.method, (one.method, "0.5"))
         episodes, returns = one.curve
-        axes.plot(episodes, np.median(returns, axis=0), color=colour, linewidth=1.5, label=label)
+        axes.plot(
+            episodes,
+            np.median(returns, axis=0),
+            color=colour,
+            linewidth=WIDTHS.get(one.method, 1.5),
+            label=label,
+        )
         axes.fill_between(
             episodes, returns.min(axis=0), returns.max(axis=0), color=colour, alpha=0.18, linewidth=0
         )

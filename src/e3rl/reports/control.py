@@ -104,7 +104,7 @@ def phase_plane(run: Recorded) -> Figure | None:
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), frameon=False)
     count = int(run.episode[-1]) + 1
-    figure.suptitle(f"{run.env_id} after {count} exploration episode{'s' * (count > 1)}", fontsize=11)
+    figure.suptitle(f"{run.task} after {count} exploration episode{'s' * (count > 1)}", fontsize=11)
     return figure
 
 

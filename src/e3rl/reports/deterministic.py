@@ -15,6 +15,16 @@ from e3rl.types import UserError
 
 FAMILIES = ("maze", "mountaincar", "acrobot")
 """Of the experiments."""
+TASKS = {"mountaincar": "MountainCar", "acrobot": "Acrobot"}
+VARIANTS = {
+    "e3rl": "Neural-E³",
+    "paper": "Neural-E³, the paper's settings",
+    "nearest": "Neural-E³, priority by the nearest node",
+    "ue2": "UE²",
+}
+"""What stands last in an experiment's id, for people."""
+DODGE = 1.2
+"""Episodes between the marks of two experiments at one budget, which would otherwise hide each other."""
 COLOURS = ("#3b6fb6", "#c0392b", "#2e8b57", "#8e5ea2", "#d08c2f")
 
 
@@ -57,26 +67,26 @@ def draw(folder: Path) -> Path:
     if not experiments:
         raise UserError(f"{folder} holds no results of mazes or control tasks")
     tasks = list(dict.fromkeys(_task(result.experiment) for result in experiments))
-    figure = Figure(figsize=(4.2 * len(tasks), 3.6), layout="constrained")
+    figure = Figure(figsize=(4.2 * len(tasks), 4.4), layout="constrained")
     for axes, task in zip(
         np.atleast_1d(figure.subplots(1, len(tasks), squeeze=False)[0]), tasks, strict=True
     ):
         own = [result for result in experiments if _task(result.experiment) == task]
-        for result, colour in zip(own, COLOURS, strict=False):
-            _panel(axes, result, colour)
+        for i, (result, colour) in enumerate(zip(own, COLOURS, strict=False)):
+            _panel(axes, result, colour, DODGE * (i - (len(own) - 1) / 2))
         axes.set_title(task)
         axes.set_xlabel("exploration episodes")
         axes.set_ylabel("return")
-        axes.legend(frameon=False, fontsize=7)
+        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     path = folder / "returns.png"
     figure.savefig(path, dpi=120)
     return path
 
 
-def _panel(axes: Axes, result: Result, colour: str) -> None:
+def _panel(axes: Axes, result: Result, colour: str, aside: float) -> None:
     size, curves = _explored(result)
     episodes = size * np.arange(1, curves.shape[1] + 1)
-    label = result.experiment.partition("/")[2]
+    label = _label(result.experiment)
     axes.plot(episodes, np.median(curves, axis=0), color=colour, linestyle="--", label=f"{label}: exploring")
     axes.fill_between(episodes, np.min(curves, axis=0), np.max(curves, axis=0), color=colour, alpha=0.15)
     verdicts = result.about["exploit"]
@@ -85,8 +95,9 @@ def _panel(axes: Axes, result: Result, colour: str) -> None:
     middle = [float(np.median(values)) for values in means]
     below = [mid - min(values) for mid, values in zip(middle, means, strict=True)]
     above = [max(values) - mid for mid, values in zip(middle, means, strict=True)]
+    places = np.array(budgets) + aside
     axes.errorbar(
-        budgets, middle, [below, above], fmt="o", color=colour, capsize=3, label=f"{label}: exploiting"
+        places, middle, [below, above], fmt="o", color=colour, capsize=3, label=f"{label}: exploiting"
     )
 
 
@@ -112,9 +123,17 @@ def _by_epoch(returns: Sequence[float], size: int) -> list[float]:
 
 
 def _task(experiment: str) -> str:
-    """mountaincar for mountaincar/e3rl, maze 10 for maze/10-ue2."""
+    """MountainCar for mountaincar/e3rl, maze, 10 × 10 for maze/10-ue2."""
     family, _, rest = experiment.partition("/")
-    return f"maze {rest.partition('-')[0]}" if family == "maze" else family
+    size = rest.partition("-")[0]
+    return f"maze, {size} × {size}" if family == "maze" else TASKS.get(family, family)
+
+
+def _label(experiment: str) -> str:
+    """Neural-E³ for mountaincar/e3rl, UE² for maze/10-ue2."""
+    family, _, rest = experiment.partition("/")
+    variant = rest.partition("-")[2] if family == "maze" else rest
+    return VARIANTS.get(variant, variant)
 
 
 def _order(experiment: str) -> tuple[str, int, str]:

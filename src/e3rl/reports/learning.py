@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from e3rl.envs.lock import NUM_STATES
 from e3rl.experiments.agents import AGENTS
+from e3rl.experiments.names import algorithm_name, task_name
 from e3rl.neural.agent import NeuralE3
 from e3rl.runs.checkpoint import load_arrays
 from e3rl.runs.folder import FORMAT, RunFolder, read_json, read_metrics
@@ -37,10 +38,11 @@ def draw_runs(paths: Sequence[Path], out: Path) -> Path:
         for unused in grid[1]:
             unused.remove()
         _heat_map(shared, np.sum(visits, axis=0))
-    options = [f"{key}={value}" for key, value in about.get("env_options", {}).items() if key != "seed"]
     seeds = f"{len(paths)} seed{'s' if len(paths) > 1 else ''}"
-    where = about.get("env") or "an environment without an id"
-    figure.suptitle(", ".join([f"{about.get('algo')} on {where}", *options, seeds]), fontsize=11)
+    unfinished = sum(RunFolder(path).summary() is None for path in paths)
+    state = f" ({f'{unfinished} ' if len(paths) > 1 else ''}not finished)" if unfinished else ""
+    task = task_name(about.get("env"), about.get("env_options"))
+    figure.suptitle(f"{algorithm_name(about.get('algo'))}: {task}, {seeds}{state}", fontsize=11)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=120)
     return out
@@ -121,9 +123,15 @@ def lock_visits(path: Path) -> Float[np.ndarray, "3 H"] | None:
 def _heat_map(axes: Axes, visits: Float[np.ndarray, "3 H"]) -> None:
     share = visits / visits.sum(axis=0, keepdims=True).clip(1)
     picture = axes.imshow(share, cmap="viridis", aspect="auto", vmin=0, vmax=1)
-    axes.set_yticks(range(NUM_STATES), ["good 1", "good 2", "dead"])
+    axes.set_yticks(range(NUM_STATES), ["good state 1", "good state 2", "dead state"])
     axes.set_xlabel("level")
-    axes.set_title("Where exploration went: share of the visits to each level", fontsize=10)
+    axes.set_title(
+        "Where exploration went: share of the visits to each level, and their number. In a good state two of the "
+        "four actions lead on to\nthe next level's good states, two to its dead state; from there nothing leads "
+        "back, and the reward at the end is lost.",
+        fontsize=9,
+        loc="left",
+    )
     levels = visits.shape[1]
     ticks = range(0, levels, max(1, levels // 20))
     axes.set_xticks(ticks, [str(level + 1) for level in ticks])

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from e3rl.experiments.lock import LOCK_EXPERIMENTS
+from e3rl.experiments.names import settings_name
 from e3rl.reports.results import results_in
 from e3rl.types import UserError
 
@@ -73,8 +75,16 @@ def table(folder: Path) -> str:
     return "\n".join(lines)
 
 
+def _title(experiment: str, horizon: int) -> str:
+    """Such as "5 levels, the paper's settings"; ours go without saying."""
+    known = LOCK_EXPERIMENTS.get(experiment)
+    settings = settings_name(known.config) if known is not None else settings_name("e3rl")
+    return f"{horizon} levels" + ("" if settings == settings_name("e3rl") else f", {settings}")
+
+
 def draw_budgets(folder: Path) -> Path:
-    """Share of seeds solved against the exploration budget, a panel per experiment, the paper's budget marked."""
+    """Share of seeds solved against the exploration budget, a panel per experiment, the paper's budget marked. The
+    thin line lies on the thick one where both rewards fare alike."""
     tables = read_rows(folder)
     columns = min(3, len(tables))
     lines = -(-len(tables) // columns)
@@ -96,10 +106,10 @@ def draw_budgets(folder: Path) -> Path:
             )
         if horizon in PAPER_RATIO:
             axes.axvline(PAPER_RATIO[horizon], color="0.4", linestyle=":", label="the paper's budget")
-        axes.set_title(name, fontsize=10)
+        axes.set_title(_title(name, horizon), fontsize=10)
         axes.set_ylim(-5, 105)
         axes.set_xlim(left=0)
-        axes.set_xlabel(f"exploration episodes / {horizon}", fontsize=8)
+        axes.set_xlabel("exploration episodes per level", fontsize=8)
         axes.set_ylabel("seeds solved, %", fontsize=8)
     for unused in panels[len(tables) :]:
         unused.remove()

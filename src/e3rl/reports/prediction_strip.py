@@ -129,7 +129,7 @@ def prediction_strip(run: Recorded) -> Figure | None:
     _errors(below.subplots(), found, after)
     reached = "reached the goal" if bool(np.asarray(rows.terminated)[-1]) else "did not reach the goal"
     figure.suptitle(
-        f"{run.env_id}: {count} steps of an exploration episode that {reached}, as seen and as predicted\n"
+        f"{run.task}: {count} steps of an exploration episode that {reached}, as seen and as predicted\n"
         "by every model from the first frame on. Under a frame its reward; framed in orange: agent misplaced.",
         fontsize=10,
     )

@@ -12,6 +12,7 @@ from e3rl.envs.adapter import one_line
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.opening import Opened, open_environment
 from e3rl.experiments.agents import AGENTS
+from e3rl.experiments.names import task_name
 from e3rl.models.base import Problem
 from e3rl.models.ensemble import Ensemble
 from e3rl.neural.agent import NeuralE3
@@ -44,6 +45,11 @@ class Recorded(NamedTuple):
     def name(self) -> str:
         """Such as "MountainCar", for ours and Gymnasium's alike."""
         return self.env_id.removeprefix("e3rl/").partition("-")[0]
+
+    @property
+    def task(self) -> str:
+        """For titles."""
+        return task_name(self.env_id, self.env_options)
 
     @property
     def episode(self) -> Int[np.ndarray, " n"]:

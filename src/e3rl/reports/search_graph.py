@@ -89,7 +89,7 @@ def search_graph(run: Recorded) -> Figure | None:
     figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), frameon=False)
     about = "nodes where the models expect to be on average, edges to their parents"
     separator = ": " if len(modes) > 1 else "\n"
-    figure.suptitle(f"{run.env_id}, the search graph of one planning call{separator}{about}", fontsize=11)
+    figure.suptitle(f"{run.task}: the search graph of one planning call{separator}{about}", fontsize=11)
     return figure
 
 

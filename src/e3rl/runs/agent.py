@@ -6,20 +6,24 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from gymnasium.vector.utils import batch_space, iterate
+from jaxtyping import Float, Int
 
-from e3rl.envs.adapter import violation
+from e3rl.envs.adapter import batch_size, violation
 from e3rl.envs.opening import Opened, open_environment
 from e3rl.envs.spec import Spec
 from e3rl.runs.checkpoint import load_tree, save_tree
 from e3rl.runs.folder import RunFolder, read_json, refuse_earlier
 from e3rl.runs.handover import Steps
 from e3rl.runs.lanes import as_lane, lane_of
-from e3rl.runs.progress import Watcher, nobody
-from e3rl.runs.record import Record
+from e3rl.runs.logs import open_log
+from e3rl.runs.progress import Callback, LiveLine, Watcher, nobody
+from e3rl.runs.record import Record, StopAsked
 from e3rl.runs.settings import Settings, as_dict, changed, from_dict
-from e3rl.types import Key, UserError, key_for
+from e3rl.runs.summary import Summary
+from e3rl.types import Key, Keys, UserError, key_for
 
 Agent = TypeVar("Agent", bound="AbstractAgent")
 
@@ -42,6 +46,13 @@ class AbstractProgram(ABC):
     @abstractmethod
     def act(self, policy: Any, obs: Any, time: int, key: Key) -> int:
         """The greedy action of one seed's policy for an observation of the environment's space."""
+
+    def act_many(
+        self, policy: Any, obs: Sequence[Any], times: Int[np.ndarray, " n"], keys: Keys
+    ) -> Int[np.ndarray, " n"]:
+        """The greedy actions for n observations, each at its own time step."""
+        each = zip(obs, times.tolist(), keys, strict=True)
+        return np.array([self.act(policy, one, time, key) for one, time, key in each])
 
     @abstractmethod
     def blank_policy(self) -> Any:
@@ -145,34 +156,74 @@ class AbstractAgent(ABC):
         return self.opened.made
 
     def learn(
-        self, out: str | Path | None = None, resume: bool = False, watch: Watcher = nobody
-    ) -> dict[str, Any]:
-        """Train, then play greedily; returns the run's summary. With `out`, the run is recorded there."""
+        self,
+        out: str | Path | None = None,
+        resume: bool = False,
+        watch: Watcher = nobody,
+        *,
+        progress: bool = True,
+        callback: Callback | None = None,
+        log: str | None = None,
+    ) -> Summary:
+        """Train, then play greedily; returns the run's summary, which prints as one line. With `out`, the run is
+        recorded there, and `resume` goes on with it.
+
+        How far it is stands on stderr, unless `progress` is false; a `watch` hears it instead. `callback` is called
+        after every epoch of learning with the same `Progress`: if it returns False the run stops there, saved in
+        `out`. `log="tensorboard"` also writes the rows of metrics.csv for TensorBoard.
+        """
+        if log is not None and out is None:
+            raise UserError("a log goes into the run's folder: give out=... with log=...")
         folders = [RunFolder(Path(out))] if out is not None else []
-        record = Record([self.seed], folders, [self.description], watch)
-        policies, [summary] = self.program.learn(record, resume)
+        opened = None if log is None else open_log(log)
+        with LiveLine(quiet=not progress) as line:
+            record = Record(
+                [self.seed], folders, [self.description], line if watch is nobody else watch, callback, opened
+            )
+            try:
+                policies, [summary] = self.program.learn(record, resume)
+            except StopAsked:
+                return Summary(record.stopped(0), self.explores_first)
         self.policy = lane_of(policies)
-        return summary
+        return Summary(summary, self.explores_first)
 
     def start_episode(self) -> None:
         """Set the clock of `predict` to the first step."""
         self._time = 0
 
-    def predict(self, obs: Any, time: int | None = None) -> int:
+    def predict(self, obs: Any, time: Any = None) -> Any:
         """The greedy action for `obs` at step `time`; without it the agent keeps the clock itself, which
         `start_episode` sets to zero and which starts over after the last step. An agent that exploits by search plans
-        at every call. Actions count from 0, whatever the start of the environment's space."""
-        step, limit = self._time if time is None else time, self.program.clock_limit
-        if step < 0 or (limit is not None and step >= limit):
-            raise UserError(f"time must be {f'in 0 … {limit - 1}' if limit else 'at least 0'}, got {step}")
-        fault = violation(self.program.spec.encoding.space, obs)
+        at every call. Actions count from 0, whatever the start of the environment's space.
+
+        Several observations side by side, as `gymnasium.vector` has them, are answered with an array of actions; they
+        share the clock, unless `time` has a step for each.
+        """
+        space, limit = self.program.spec.encoding.space, self.program.clock_limit
+        count = batch_size(space, obs)
+        steps = np.asarray(self._time if time is None else time)
+        if steps.dtype.kind not in "iu" or steps.shape not in ((), (count,)):
+            many = "" if count is None else f", or one for each of {count} observations"
+            raise UserError(f"time must be a whole number{many}, got {time!r}")
+        wrong = (steps < 0) | (steps >= (np.inf if limit is None else limit))
+        if wrong.any():
+            allowed = f"in 0 … {limit - 1}" if limit else "at least 0"
+            raise UserError(f"time must be {allowed}, got {steps[wrong].flat[0]}")
+        fault = violation(space if count is None else batch_space(space, count), obs)
         if fault is not None:
             raise UserError(fault)
-        key = key_for(jax.random.key(self.seed), "predict", self._actions_taken)
-        action = self.program.act(self._learned(), obs, step, key)
-        self._actions_taken += 1
-        self._time = 0 if step + 1 == limit else step + 1
-        return action
+        policy, taken = self._learned(), self._actions_taken
+        if count == 0:
+            return np.zeros(0, int)
+        self._actions_taken += 1 if count is None else count
+        if steps.ndim == 0:
+            self._time = 0 if steps + 1 == limit else int(steps) + 1
+        key = jax.random.key(self.seed)
+        if count is None:
+            return self.program.act(policy, obs, int(steps), key_for(key, "predict", taken))
+        keys = jax.vmap(lambda i: key_for(key, "predict", i))(jnp.arange(taken, taken + count))
+        rows = list(iterate(batch_space(space, count), obs))
+        return self.program.act_many(policy, rows, np.broadcast_to(steps, count), keys)
 
     def evaluate(self, episodes: int = 100) -> Float[np.ndarray, " n"]:
         """The returns of that many greedy episodes, other ones than those of training."""

@@ -1,14 +1,24 @@
-"""The live line of a long run: phase, episode, return, disagreement, time left."""
+"""The live line of a long run: what is compiled, then phase, episode, return, disagreement, time left."""
 
 import math
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as Bar
+
+from e3rl.runs.summary import duration
+
+LEARNING = ("explore", "train")
+"""Phases that are told epoch by epoch."""
+COMPILED = 2
+"""Reports before which something is still compiled: the first epoch plans nothing, the second does."""
+AGREED, SPREAD = 3, 0.25
+"""Estimates in a row, and by how much of the time left they may differ, before one is told."""
 
 
 class Progress(NamedTuple):
@@ -21,13 +31,52 @@ class Progress(NamedTuple):
     mean_return: float
     disagreement: float
     seconds: float
+    what: str = ""
+    """What is compiled, in the phase `compiling`."""
+    at_most: bool = False
+    """Whether learning may end by itself before so many episodes."""
 
 
 Watcher: TypeAlias = Callable[[Progress], None]
+Callback: TypeAlias = Callable[[Progress], bool | None]
+"""Called after every epoch of learning; False stops the run, which is saved and can be resumed."""
 
 
 def nobody(progress: Progress) -> None:
     """The watcher of a run that nobody watches."""
+
+
+class TimeLeft:
+    """How long learning still takes, by the pace of its later half; None until some estimates in a row agree."""
+
+    def __init__(self) -> None:
+        self._reports = 0
+        self._marks: deque[tuple[float, int]] = deque(maxlen=64)
+        self._ends: deque[float] = deque(maxlen=AGREED)
+
+    def __call__(self, progress: Progress) -> float | None:
+        self._reports += 1
+        if self._reports < COMPILED:
+            return None
+        self._marks.append((progress.seconds, progress.episode))
+        then, before = self._marks[len(self._marks) // 2 if len(self._marks) > 2 else 0]
+        if progress.episode == before:
+            return None
+        pace = (progress.seconds - then) / (progress.episode - before)
+        left = pace * max(progress.episodes - progress.episode, 0)
+        self._ends.append(progress.seconds + left)
+        steady = max(self._ends) - min(self._ends) <= max(SPREAD * left, 1.0)
+        return left if len(self._ends) == AGREED and steady else None
+
+
+def _note(progress: Progress, left: float | None) -> str:
+    if progress.phase == "training to exploit":
+        return "no more episodes needed; compiled first, up to a minute"
+    told = {"return": progress.mean_return, "disagreement": progress.disagreement}
+    words = [f"{name} {value:.2f}" for name, value in told.items() if not math.isnan(value)]
+    if left:
+        words.append(f"{'at most' if progress.at_most else 'about'} {duration(left)} left")
+    return ", ".join(words) or "no episode has ended yet"
 
 
 class LiveLine:
@@ -38,23 +87,46 @@ class LiveLine:
         self.console = Console(stderr=True)
         self.bar: Bar | None = None
         self.last = 0.0
-        self.first: Progress | None = None
+        self.left = TimeLeft()
         self.notes: list[str] = []
         """Lines to be said once the run is under way, or done, so that one that is refused prints its error alone."""
 
     def __enter__(self) -> "LiveLine":
         return self
 
-    def _begin(self) -> None:
-        if self.console.is_terminal:
+    def _begin(self, what: str) -> None:
+        """Another program of the same command (a seed by itself) starts over."""
+        self.left = TimeLeft()
+        text = f"compiling {what or 'the agent'}: up to a minute"
+        if not self.console.is_terminal:
+            print(text, file=sys.stderr)
+            return
+        if self.bar is None:
             self.bar = Bar(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
-                TextColumn("left"), TimeRemainingColumn(), console=self.console,
+                SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}"), console=self.console,
             )  # fmt: skip
-            self.task = self.bar.add_task("compiling", total=None, note="")
+            self.bar.add_task(text, total=None, note="")
             self.bar.start()
-        else:
-            print("compiling; the first episode takes some seconds", file=sys.stderr)
+        self._spin(self.bar, text, 0, "")
+
+    def _spin(self, bar: Bar, text: str, done: int, note: str) -> None:
+        """Nobody knows how far this is: a spinner that turns, a bar that pulses."""
+        [task] = bar.tasks
+        bar.reset(task.id, description=text, completed=done, note=note)
+        task.total = None  # to `reset` and `update`, None is to leave it as it is
+
+    def _draw(self, bar: Bar, progress: Progress, note: str) -> None:
+        if progress.phase == "training to exploit":
+            self._spin(bar, progress.phase, progress.episode, note)
+            return
+        bar.update(
+            bar.tasks[0].id,
+            description=progress.phase,
+            completed=progress.episode,
+            total=max(progress.episodes, progress.episode),
+            note=note,
+        )
 
     def _say_notes(self) -> None:
         while self.notes:
@@ -71,35 +143,18 @@ class LiveLine:
         if self.quiet:
             return
         if progress.phase == "compiling":
-            self._begin()
+            self._begin(progress.what)
             return
-        note = f"return {progress.mean_return:.2f}"
-        if not math.isnan(progress.disagreement):
-            note += f", disagreement {progress.disagreement:.2f}"
-        if progress.phase == "training to exploit":
-            note = "no more episodes needed for this"
+        learning = progress.phase in LEARNING
+        left = self.left(progress) if learning else None
+        note = _note(progress, left)
         if self.bar is not None:
-            self.bar.update(
-                self.task,
-                description=progress.phase,
-                completed=progress.episode,
-                total=max(progress.episodes, progress.episode),
-                note=note,
-            )
+            self._draw(self.bar, progress, note)
             return
-        first = self.first = self.first or progress
         now = time.monotonic()
-        learning = progress.phase in ("explore", "train")
         changed = not learning or progress.episode == progress.episodes
         if now - self.last < 5.0 and not changed:
             return
         self.last = now
-        left = ""
-        if learning and progress.episode > first.episode:
-            # From the first report on: what comes before it is mostly compilation.
-            pace = (progress.seconds - first.seconds) / (progress.episode - first.episode)
-            left = f", {pace * (progress.episodes - progress.episode):.0f} s left"
         unit = "step" if progress.phase == "train" else "episode"
-        print(
-            f"{progress.phase}: {unit} {progress.episode}/{progress.episodes}, {note}{left}", file=sys.stderr
-        )
+        print(f"{progress.phase}: {unit} {progress.episode}/{progress.episodes}, {note}", file=sys.stderr)

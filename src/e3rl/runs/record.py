@@ -11,7 +11,8 @@ from jaxtyping import Bool, Float, Int
 from e3rl.runs.checkpoint import load_arrays, load_tree
 from e3rl.runs.folder import RunFolder, checkpoint_together, complete_checkpoints
 from e3rl.runs.lanes import by_lane, side_by_side
-from e3rl.runs.progress import Progress, Watcher, nobody
+from e3rl.runs.logs import AbstractLog
+from e3rl.runs.progress import LEARNING, Callback, Progress, Watcher, nobody
 from e3rl.runs.statistics import mean_interval
 from e3rl.types import UserError
 
@@ -34,11 +35,15 @@ class _Held(NamedTuple):
     abouts: list[dict[str, Any]]
 
 
+class StopAsked(Exception):
+    """A callback has asked to end the run here; what was held last is saved."""
+
+
 class Record:
     """One per program. Without folders nothing is written and everything else is the same.
 
-    Used as a context: when a person interrupts the run, or an error that a person can mend ends it, what was held last
-    is saved.
+    Used as a context: when a person interrupts the run, a callback stops it, or an error that a person can mend ends
+    it, what was held last is saved.
     """
 
     def __init__(
@@ -47,17 +52,25 @@ class Record:
         folders: Sequence[RunFolder] = (),
         descriptions: Sequence[dict[str, Any]] = (),
         watch: Watcher = nobody,
+        callback: Callback | None = None,
+        log: AbstractLog | None = None,
     ):
         self.seeds = seeds
         self.folders = folders
         self.descriptions = descriptions
         self.watch = watch
+        self.callback = callback
+        self.log = log
+        self.stopping = False
+        """Whether the callback has asked to stop: the next state held is the last."""
         self.episodes = np.zeros(len(seeds), int)
         self.env_steps = np.zeros(len(seeds), int)
         self.seconds = 0.0
         """On the clock at the last report, those before an interruption included."""
         self._clock = time.perf_counter()
         self._held: _Held | None = None
+        self._complete = np.full(len(seeds), -1)
+        """Rows of each seed when a state was held last."""
 
     def begin(self, resume: bool, like: Callable[[], Any] | None) -> Resumed | None:
         """Start the clock and the folders. Where these hold checkpoints, a state like one seed's `like()` is read;
@@ -93,8 +106,12 @@ class Record:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and issubclass(kind, KeyboardInterrupt | UserError):
-            self.save()
+        try:
+            if kind is not None and issubclass(kind, KeyboardInterrupt | UserError | StopAsked):
+                self.save()
+        finally:
+            if self.log is not None:
+                self.log.close()
 
     def read_clock(self) -> float:
         self.seconds = time.perf_counter() - self._clock
@@ -107,9 +124,21 @@ class Record:
         total: int,
         mean_return: float = 0.0,
         disagreement: float = 0.0,
+        what: str = "",
+        at_most: bool = False,
     ) -> None:
-        """A word to the watcher."""
-        self.watch(Progress(phase, done, total, mean_return, disagreement, self.seconds))
+        """A word to the watcher and, about an epoch of learning, to the callback."""
+        progress = Progress(phase, done, total, mean_return, disagreement, self.seconds, what, at_most)
+        self.watch(progress)
+        if self.callback is not None and phase in LEARNING and self.callback(progress) is False:
+            self.stopping = True
+            self._stop_if_complete()
+
+    def _stop_if_complete(self) -> None:
+        """Stop where the callback has asked for it and every row belongs to a state that is held: some programs speak
+        before they hold it, some after."""
+        if self.stopping and np.array_equal(self._complete, self.episodes):
+            raise StopAsked
 
     def add(self, lane: int, phase: str, total: float, length: int, env_steps: int, **columns: float) -> None:
         """A row for one episode of one seed, `env_steps` after it; columns not given have no value."""
@@ -120,7 +149,10 @@ class Record:
         about = {"phase": phase, "episode": int(self.episodes[lane]), "env_steps": int(env_steps)}
         played = {"return": float(total), "length": int(length), "seconds": round(self.seconds, 3)}
         none = {"disagreement": math.nan, "model_loss": math.nan, "v_explore": math.nan}
-        self.folders[lane].add_row(**{**none, **about, **played, **columns})
+        row = {**none, **about, **played, **columns}
+        if self.log is not None:
+            self.log.add(self.folders, lane, row)
+        self.folders[lane].add_row(**row)
 
     def hold(self, epoch: int, state: Any, abouts: Sequence[dict[str, Any]] = ()) -> None:
         """The state after so many epochs is complete, the rows so far belong to it: `save` will write it."""
@@ -130,6 +162,8 @@ class Record:
                 {**about, "env_steps": int(count)} for about, count in zip(each, self.env_steps, strict=True)
             ]
             self._held = _Held(epoch, state, self.episodes.copy(), steps)
+        self._complete = self.episodes.copy()
+        self._stop_if_complete()
 
     def save(self) -> None:
         """A checkpoint of what is held, unless it is written already."""
@@ -140,6 +174,13 @@ class Record:
             folder.rows = folder.rows[: int(count)]
         every = [{"epoch": epoch, "seconds": self.seconds, **about} for about in abouts]
         checkpoint_together(self.folders, by_lane(state, len(self.seeds)), every)
+
+    def stopped(self, lane: int) -> dict[str, Any]:
+        """What is said about a seed's run that the callback stopped."""
+        about = self.descriptions[lane] if self.descriptions else {"seed": self.seeds[lane]}
+        where = str(self.folders[lane].path) if self.folders else None
+        done = {"total_episodes": int(self.episodes[lane]), "env_steps": int(self.env_steps[lane])}
+        return {**about, **done, "wall_seconds": round(self.seconds, 3), "saved_in": where}
 
     def write_rows(self) -> None:
         for folder in self.folders:

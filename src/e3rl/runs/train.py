@@ -10,6 +10,7 @@ from e3rl.envs.registration import drawn_from_a_seed
 from e3rl.runs.agent import AbstractAgent
 from e3rl.runs.folder import RunFolder
 from e3rl.runs.handover import HandOver
+from e3rl.runs.logs import open_log
 from e3rl.runs.progress import Watcher, nobody
 from e3rl.runs.record import Record
 from e3rl.runs.renamed import current_names
@@ -29,14 +30,17 @@ def train(
     changes: Mapping[str, Any] | None = None,
     say: Callable[[str], None] = lambda line: None,
     heir: type[AbstractAgent] | None = None,
+    log: str | None = None,
 ) -> tuple[list[Path], list[dict[str, Any]]]:
     """Train every seed, where they can in one program; returns the run folders and their summaries.
 
     `config` and `changes` are what `AbstractAgent.configured` takes; names of earlier versions are understood,
     and `say` hears what they are called now. An environment that is drawn from a seed, as a lock is, is drawn
     from the run's own unless the options name one. Where the agent hands over, the `heir` goes on in a folder of its
-    own within the run's.
+    own within the run's. `log` is what `AbstractAgent.learn` takes.
     """
+    if log is not None:
+        open_log(log)  # one that cannot be written is refused before anything is opened
     paths = [out] if len(seeds) == 1 else [out / f"seed{seed}" for seed in seeds]
     refuse_mixture(out, paths)
     options = [
@@ -70,7 +74,11 @@ def train(
             program = agent.make_program(environments, settings, [seeds[i] for i in part], asynchronous)
             try:
                 record = Record(
-                    [seeds[i] for i in part], [folders[i] for i in part], [about[i] for i in part], watch
+                    [seeds[i] for i in part],
+                    [folders[i] for i in part],
+                    [about[i] for i in part],
+                    watch,
+                    log=None if log is None else open_log(log),
                 )
                 summaries += program.learn(record, resume)[1]
             except HandOver as reason:

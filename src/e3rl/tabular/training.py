@@ -140,7 +140,9 @@ class TabularProgram(AbstractProgram):
             table.episode = max(first - 1, 0)
             if why := resumed.abouts[0].get("handed_over"):
                 raise HandOver(why, INSTEAD, log.steps())
-        record.say("compiling", first, config.explore.limit(table.states))
+        record.say(
+            "compiling", first, config.explore.limit(table.states), what=f"the planner for {self.spec.name}"
+        )
         saved = time.perf_counter()
 
         def plan(table: Table, experience: Experience, before: Any, t: int) -> tuple[Prospect, Prospect]:
@@ -159,7 +161,8 @@ class TabularProgram(AbstractProgram):
             played: Played = epoch.collected
             self._record(record, "explore", played, epoch.v_explore.value)
             limit = config.explore.limit(table.states)
-            record.say("explore", epoch.t + 1, limit, played.total, played.disagreement)
+            at_most = config.explore.epsilon > 0
+            record.say("explore", epoch.t + 1, limit, played.total, played.disagreement, at_most=at_most)
             if why := self._pointless(log, epoch.replay):
                 self._hand_over(record, epoch.t + 1, table, log, epoch.replay, why)
             self._hold(record, epoch.t + 1, table, log, epoch.replay)

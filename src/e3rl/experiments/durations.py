@@ -1,0 +1,53 @@
+"""How long experiments took, for people who think of running one: read from their results and kept with the package.
+
+`python -m e3rl.experiments.durations results` reads them again.
+"""
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+KEPT = Path(__file__).with_name("durations.csv")
+
+
+class Took(NamedTuple):
+    seconds: float
+    device: str
+
+
+def durations() -> dict[str, Took]:
+    """By experiment, of those that have been run."""
+    with KEPT.open(newline="") as file:
+        return {row["experiment"]: Took(float(row["seconds"]), row["device"]) for row in csv.DictReader(file)}
+
+
+def measured(results: Path) -> dict[str, Took]:
+    """The same from the files of `e3rl reproduce`: all seeds, one after the other or together, as they were run."""
+    found = {}
+    for path in sorted(results.glob("*/*.json")):
+        about = json.loads(path.read_text())
+        if isinstance(about, dict) and "experiment" in about and path.with_suffix(".csv").is_file():
+            found[about["experiment"]] = Took(_seconds(about, path.with_suffix(".csv")), about["device"])
+    return found
+
+
+def _seconds(about: dict[str, Any], table: Path) -> float:
+    if "final" in about:  # a run for each seed
+        return sum(final["seconds"] for final in about["final"].values())
+    if "exploit" in about:  # all seeds together, counted from the start
+        return max(verdict["seconds"] for verdict in about["exploit"])
+    with table.open(newline="") as file:
+        return max(float(row.get("seconds") or 0.0) for row in csv.DictReader(file))
+
+
+def main(results: Path) -> None:
+    with KEPT.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["experiment", "seconds", "device"])
+        table.writerows([name, round(took.seconds), took.device] for name, took in measured(results).items())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
