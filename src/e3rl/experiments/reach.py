@@ -16,15 +16,16 @@ import numpy as np
 from e3rl.envs.opening import open_environment
 from e3rl.experiments.agents import AGENTS, suited_agent
 from e3rl.experiments.tables import refuse_seeds, table_path, write_table
-from e3rl.runs.settings import as_dict
+from e3rl.runs.folder import read_json
 from e3rl.runs.statistics import mean_interval
+from e3rl.runs.train import train
 from e3rl.types import UserError
 
 SEEDS = (0, 1, 2, 3, 4)
 BASELINES = ("dqn", "ppo-rnd")
 COLUMNS = (
     "experiment", "algo", "seed", "explore_episodes", "steps", "return_mean", "return_low", "return_high", "positive",
-    "seconds",
+    "seconds", "together",
 )  # fmt: skip
 
 
@@ -106,21 +107,17 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
     about |= {"experiment": name, "env": task.id, "options": dict(task.options), "chosen": chosen, "why": why}
     about |= {"optimum": task.optimum if optimum is None else optimum, "target": task.target}
     about |= {"episodes": task.episodes, "share": task.share}
-    for seed in seeds:
-        for algo in (chosen, *BASELINES):
-            if (algo, seed) in done:
-                continue
-            steps = next(
-                (int(row["steps"]) for row in rows if (row["algo"], int(row["seed"])) == (chosen, seed)), 0
-            )
-            row, config = _one(task, algo, seed, steps)
-            rows.append({"experiment": name, "algo": algo, "seed": seed, **row})
+    for algo in (chosen, *BASELINES):
+        missing = [seed for seed in seeds if (algo, seed) not in done]
+        for some in [missing] if algo == chosen and missing else [[seed] for seed in missing]:
+            steps = {int(row["seed"]): int(row["steps"]) for row in rows if row["algo"] == chosen}
+            new, config = _trained(task, algo, some, steps.get(some[0], 0), out)
+            rows += [{"experiment": name, "algo": algo, **row} for row in new]
             about.setdefault("configs", {})[algo] = config
             write_table(path, COLUMNS, rows, about)
-            say(
-                f"{name}, {algo}, seed {seed}: {row['return_mean']:.4g} after {row['explore_episodes'] or '–'} "
-                f"exploration episodes, {row['steps']} steps, {row['seconds']:.0f} s"
-            )
+            for row in new:
+                got = f"{row['return_mean']:.4g} after {row['steps']} steps, {row['seconds']:.0f} s"
+                say(f"{name}, {algo}, seed {row['seed']}: {got}")
     return rows
 
 
@@ -140,29 +137,48 @@ def _begun(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         raise UserError(f"{path} or its .json is damaged: remove both to start over") from error
 
 
-def _one(task: Task, algo: str, seed: int, steps: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """One agent on one seed, with as many steps where `steps` says so."""
+def _trained(
+    task: Task, algo: str, seeds: Sequence[int], steps: int, out: Path
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The rows of one agent on some seeds, in one program where that is possible, with as many steps where `steps` says
+    so; and its settings."""
     agent, options = AGENTS[algo], dict(task.options)
-    with closing(open_environment(_made(task), options)) as opened:
-        # A policy that has learned nothing plays to the time limit, so fewer episodes judge the baselines.
-        less = {"total_steps": steps, "evaluation_episodes": 20}
-        config = agent.configured(opened, None, less if algo in BASELINES else None)
-    env = open_environment(_made(task), options).made
-    with tempfile.TemporaryDirectory() as folder, closing(agent(env, config, seed=seed)) as learner:
-        summary = learner.learn(out=Path(folder) / "run")
-        with (Path(folder) / "run" / "metrics.csv").open(newline="") as file:
-            played = list(csv.DictReader(file))
+    # A policy that has learned nothing plays to the time limit, so fewer episodes judge the baselines.
+    changes = {"total_steps": steps, "evaluation_episodes": 20} if algo in BASELINES else {}
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out) as folder:
+        paths = [Path(folder) / f"seed{seed}" for seed in seeds]
+        if isinstance(task.env, str):
+            heir = AGENTS[agent.hands_over_to] if agent.hands_over_to else None
+            whole = paths[0] if len(seeds) == 1 else Path(folder)
+            train(agent, task.env, options, None, seeds, whole, changes=changes, heir=heir)
+        else:
+            for seed, path in zip(seeds, paths, strict=True):
+                with closing(open_environment(task.env())) as opened:
+                    config = agent.configured(opened, None, changes)
+                with closing(agent(task.env(), config, seed=seed)) as learner:
+                    learner.learn(out=path, progress=False)
+        return [_row(seed, path, steps) for seed, path in zip(seeds, paths, strict=True)], read_json(
+            paths[0] / "config.json"
+        )["config"]
+
+
+def _row(seed: int, path: Path, steps: int) -> dict[str, Any]:
+    """What a run folder says."""
+    summary = read_json(path / "summary.json")
+    with (path / "metrics.csv").open(newline="") as file:
+        played = list(csv.DictReader(file))
     explored = [int(row["length"]) for row in played if row["phase"] == "explore"]
     returns = np.array([float(row["return"]) for row in played if row["phase"] == "exploit"])
     mean, low, high = mean_interval(returns)
-    trained = [int(row["length"]) for row in played if row["phase"] != "exploit"]
-    row = {
-        "explore_episodes": len(explored) if agent.explores_first else "",
-        "steps": steps or sum(trained),
+    return {
+        "seed": seed,
+        "explore_episodes": summary.get("explore_episodes", ""),
+        "steps": steps or sum(explored),
         "return_mean": round(mean, 6),
         "return_low": round(low, 6),
         "return_high": round(high, 6),
         "positive": float(np.mean(returns > 0)),
         "seconds": summary["wall_seconds"],
+        "together": summary["seeds_in_program"],
     }
-    return row, as_dict(config)
