@@ -34,7 +34,7 @@ def test_lines(clock, capsys):
         line(at("training to exploit", 10, 38.0))
         line(at("exploit", 110, 40.0))
     assert capsys.readouterr().err.splitlines() == [
-        "compiling the models: up to a minute",
+        "compiling, up to a minute: the models",
         "explore: episode 1/10, return 1.50, disagreement 0.25",
         "explore: episode 6/10, return 1.50, about 4 s left",
         "explore: episode 10/10, return 1.50, disagreement 0.25",
@@ -90,7 +90,7 @@ def test_a_bar_on_a_terminal():
         assert line.bar is not None
         [task] = line.bar.tasks
         assert (task.description, task.total) == (
-            "compiling the agent: up to a minute",
+            "compiling, up to a minute: the agent",
             None,
         )
         line(at("explore", 4, 1.0))

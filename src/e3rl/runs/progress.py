@@ -97,13 +97,13 @@ class LiveLine:
     def _begin(self, what: str) -> None:
         """Another program of the same command (a seed by itself) starts over."""
         self.left = TimeLeft()
-        text = f"compiling {what or 'the agent'}: up to a minute"
+        text = f"compiling, up to a minute: {what or 'the agent'}"
         if not self.console.is_terminal:
             print(text, file=sys.stderr)
             return
         if self.bar is None:
             self.bar = Bar(
-                SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(),
                 TextColumn("{task.fields[note]}"), console=self.console,
             )  # fmt: skip
             self.bar.add_task(text, total=None, note="")
