@@ -87,7 +87,7 @@ def train(
                 [i] = part
                 say(f"{reason.why} → {heir.algo} goes on with all {len(reason.steps.time):,} steps")
                 with closing(open_environment(env, options[i])) as again:
-                    summaries.append(go_on(heir, reason, again, folders[i], about[i], resume, watch))
+                    summaries.append(go_on(heir, reason, again, folders[i], about[i], resume, watch, log))
             finally:
                 program.close()
                 for environment in environments:
@@ -103,6 +103,7 @@ def go_on(
     about: Mapping[str, Any],
     resume: bool,
     watch: Watcher,
+    log: str | None = None,
 ) -> dict[str, Any]:
     """Another agent's run on the experience of one that handed over, within its folder; that one's rows and summary
     then tell of both."""
@@ -110,7 +111,8 @@ def go_on(
     own = RunFolder(folder.path / heir.algo)
     description = heir.describe(about["env"], about["env_options"], about["seed"], config)
     try:
-        record = Record([about["seed"]], [own], [description], watch)
+        opened_log = None if log is None else open_log(log)
+        record = Record([about["seed"]], [own], [description], watch, log=opened_log)
         [summary] = program.learn(record, resume and (own.path / "config.json").exists())[1]
     finally:
         program.close()
