@@ -33,7 +33,7 @@ def one_line(capsys, words):
         (["lock", "--set", "model.hiden=8"], "model 'bernoulli' has no setting 'hiden'; it has hidden, "),
         (["lock", "--set", "planner=graph", "planner.playouts=3"], "'graph' has no setting 'playouts'; it has nodes, "),
         (["lock", "--set", "planner.playouts=3"], "planner 'value' has no setting 'playouts'; it has value"),
-        (["lock", "--set", "planner=star"], "unknown planner 'star'; known: value, "),
+        (["lock", "--set", "planner=xyz"], "unknown planner 'xyz'; known: value, "),
         (["lock", "--set", "planner=graph", "playouts=3"],
          "playouts is now called planner.playouts or exploit.playouts, which the parts chosen here do not have"),
         (["lock", "--set", "fit=3"], "fit is a group: set one of its own settings, such as fit.members"),
