@@ -450,6 +450,14 @@ def test_a_slippery_chain_is_learned():
     agent.close()
 
 
+def test_where_returns_differ_there_are_more_greedy_episodes(monkeypatch):
+    agent = TabularE3("TabularChain-v0", changed(CONFIG, {"explore.episodes": 2}), seed=0)
+    assert agent.learn()["total_episodes"] == 2 + 10 * 3
+    monkeypatch.setattr(training, "ENOUGH_TO_JUDGE", 4 * LIMIT)
+    assert agent.learn()["total_episodes"] == 2 + 4
+    agent.close()
+
+
 def test_functional_environments_are_stepped_in_python():
     options = {"num_states": 3, "num_actions": ACTIONS, "horizon": LIMIT, "seed": 1}
     agent = TabularE3("e3rl/RandomMDP-v0", changed(CONFIG, {"explore.episodes": 4}), env_options=options)
