@@ -451,10 +451,13 @@ def test_a_slippery_chain_is_learned():
 
 
 def test_where_returns_differ_there_are_more_greedy_episodes(monkeypatch):
-    agent = TabularE3("TabularChain-v0", changed(CONFIG, {"explore.episodes": 2}), seed=0)
-    assert agent.learn()["total_episodes"] == 2 + 10 * 3
-    monkeypatch.setattr(training, "ENOUGH_TO_JUDGE", 4 * LIMIT)
-    assert agent.learn()["total_episodes"] == 2 + 4
+    agent = TabularE3("TabularChain-v0", changed(CONFIG, {"explore.episodes": 20}), seed=0)
+    greedy = []
+    for enough in (training.ENOUGH_TO_JUDGE, 4 * LIMIT):
+        monkeypatch.setattr(training, "ENOUGH_TO_JUDGE", enough)
+        summary = agent.learn()
+        greedy.append(summary["total_episodes"] - summary["explore_episodes"])
+    assert greedy == [10 * 3, 4]
     agent.close()
 
 
