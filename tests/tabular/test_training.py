@@ -450,6 +450,17 @@ def test_a_slippery_chain_is_learned():
     agent.close()
 
 
+def test_where_returns_differ_there_are_more_greedy_episodes(monkeypatch):
+    agent = TabularE3("TabularChain-v0", changed(CONFIG, {"explore.episodes": 20}), seed=0)
+    greedy = []
+    for enough in (training.ENOUGH_TO_JUDGE, 4 * LIMIT):
+        monkeypatch.setattr(training, "ENOUGH_TO_JUDGE", enough)
+        summary = agent.learn()
+        greedy.append(summary["total_episodes"] - summary["explore_episodes"])
+    assert greedy == [10 * 3, 4]
+    agent.close()
+
+
 def test_functional_environments_are_stepped_in_python():
     options = {"num_states": 3, "num_actions": ACTIONS, "horizon": LIMIT, "seed": 1}
     agent = TabularE3("e3rl/RandomMDP-v0", changed(CONFIG, {"explore.episodes": 4}), env_options=options)

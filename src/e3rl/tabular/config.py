@@ -46,4 +46,9 @@ class TabularE3Config(Settings):
     members: int = setting(5, "E: samples of the posterior, which are the model set", at_least=2)
     capacity: int = setting(200_000, "States that the table holds at most", at_least=1)
     lookahead: int = setting(1_000, "Steps that a plan sees ahead at most", at_least=1)
-    evaluation_episodes: int = setting(100, "Greedy episodes at the end", at_least=1)
+    evaluation_episodes: int = setting(
+        100,
+        "Greedy episodes at the end; where their returns differ up to ten times as many, while they have fewer than "
+        "40,000 steps",
+        at_least=1,
+    )

@@ -47,6 +47,8 @@ LEAST_PATIENCE = 5
 before, if that is longer."""
 QUIET = 50
 """Steps without news after which it is worth asking whether there is anything left to find."""
+MORE, ENOUGH_TO_JUDGE = 10, 40_000
+"""Times as many greedy episodes at most where returns differ, and their steps."""
 ENOUGH_STEPS = 300
 """Steps after the first episode that tell whether observations come back."""
 INSTEAD = "train neural-e3 instead, which generalises over them, or raise capacity"
@@ -346,7 +348,7 @@ class TabularProgram(AbstractProgram):
         ].astype(np.int16)
         policy = TablePolicy(table.keys[: table.states].copy(), actions)
         explored_steps = int(record.env_steps[0])
-        played = [self._greedy(policy, EXPLOIT, i) for i in range(self.config.evaluation_episodes)]
+        played = self._play_greedily(policy)
         for each in played:
             self._record(record, "exploit", each, prospect.value)
         returns = np.array([each.total for each in played], np.float32)
@@ -369,6 +371,18 @@ class TabularProgram(AbstractProgram):
         if self._settled(doubt):
             return f"by itself: {doubt}"
         return f"after {episodes} episodes, the most that it was given: {doubt}"
+
+    def _play_greedily(self, policy: TablePolicy) -> list[Played]:
+        """As many episodes as are asked for; where their returns differ more of them, so that their mean is worth
+        something."""
+        least = self.config.evaluation_episodes
+        played = [self._greedy(policy, EXPLOIT, i) for i in range(least)]
+        steps = sum(each.length for each in played)
+        if len({each.total for each in played}) > 1:
+            while len(played) < MORE * least and steps < ENOUGH_TO_JUDGE:
+                played.append(self._greedy(policy, EXPLOIT, len(played)))
+                steps += played[-1].length
+        return played
 
     def _greedy(self, policy: TablePolicy, use: int, episode: int) -> Played:
         answer = self._asked(self.env.reset([self._episode_seed(use, episode)]), 0)
