@@ -49,6 +49,7 @@ class EchoProgram(AbstractProgram):
                 record.hold(t + 1, {"total": total})
             if self.fails & set(self.seeds):
                 raise UserError("broken")
+            record.save()
             played = self.evaluate(None, 3)
             summaries = [record.summary(lane, played[lane], None) for lane in range(len(self.seeds))]
             record.finish({"total": total}, summaries)

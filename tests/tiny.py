@@ -43,14 +43,12 @@ AGENT = compiled_agent(spec_of(lock()), TINY)
 """Held here, what it compiles serves all tests of a process."""
 
 
-def program(config: NeuralE3Config = TINY, seeds=SEEDS, checkpoint_epochs: int = 3) -> NeuralProgram:
+def program(config: NeuralE3Config = TINY, seeds=SEEDS) -> NeuralProgram:
     """Neural-E³ on a lock for each seed."""
-    made = NeuralE3.make_program([open_environment(lock(seed)) for seed in seeds], config, seeds)
-    made.checkpoint_epochs = checkpoint_epochs
-    return made
+    return NeuralE3.make_program([open_environment(lock(seed)) for seed in seeds], config, seeds)
 
 
 def record(out=None, config: NeuralE3Config = TINY, seeds=SEEDS, watch=lambda progress: None) -> Record:
-    """The record of such a program, in a folder for each seed or nowhere."""
+    """The record of such a program, in a folder for each seed or nowhere; a checkpoint at every epoch."""
     folders = [RunFolder(out / f"seed{seed}") for seed in seeds] if out else []
-    return Record(seeds, folders, [NeuralE3.describe(None, {}, seed, config) for seed in seeds], watch)
+    return Record(seeds, folders, [NeuralE3.describe(None, {}, seed, config) for seed in seeds], watch, 0.0)

@@ -60,14 +60,12 @@ class IdleConfig(BaselineConfig):
 
 
 def program(agent: type[AbstractAgent], config, seeds, envs=None):
-    """A baseline on a lock for each seed, or on other environments; a checkpoint at every word."""
+    """A baseline on a lock for each seed, or on other environments."""
     opened = [open_environment(env) for env in envs or [lock(seed) for seed in seeds]]
-    made = agent.make_program(opened, config, seeds)
-    made.checkpoint_seconds = 0.0
-    return made
+    return agent.make_program(opened, config, seeds)
 
 
 def record(agent: type[AbstractAgent], config, seeds, out=None, watch=lambda progress: None) -> Record:
-    """The record of such a program, in a folder for each seed or nowhere."""
+    """The record of such a program, in a folder for each seed or nowhere; a checkpoint at every word."""
     folders = [RunFolder(out / f"seed{seed}") for seed in seeds] if out else []
-    return Record(seeds, folders, [agent.describe(None, {}, seed, config) for seed in seeds], watch)
+    return Record(seeds, folders, [agent.describe(None, {}, seed, config) for seed in seeds], watch, 0.0)

@@ -117,7 +117,9 @@ def test_the_record_of_a_run(kind, whole):
         assert steps == sorted(steps)
         assert max(int(row["env_steps"]) for row in trained) <= STEPS
         assert {row["disagreement"] for row in rows} == {"nan"}
-    assert [progress.episode for progress in seen if progress.phase == "train"] == [24, 48, 72, 90]
+    words = [progress.episode for progress in seen if progress.phase == "train"]
+    assert words == sorted(words)
+    assert {24, 48, 72, 90} <= set(words)  # and more often until it is known how long a call takes
     assert (seen[0].phase, seen[-1].phase) == ("compiling", "exploit")
 
 
@@ -192,8 +194,31 @@ def test_the_clock_in_what_is_remembered():
 def test_a_loss_that_is_no_number_ends_the_run():
     broken = eqx.tree_at(lambda env: env.shaping, lock(), jnp.array([jnp.nan, jnp.nan]))
     made = program(DQN, TINY_DQN, [3], [broken])
-    with pytest.raises(UserError, match=r"the loss of seed 3 became nan by step 24"):
+    with pytest.raises(UserError, match=r"the loss of seed 3 became nan by step 6"):
         made.learn(record(DQN, TINY_DQN, [3]), False)
+
+
+def test_a_loss_that_is_no_number_leaves_what_was_good(tmp_path, monkeypatch):
+    """Compiled programs work in the memory of the state they are given: it was copied before."""
+    made = idling(SEEDS)
+    advance, calls = made.loop.advance, []
+
+    def spoiled(carry, count, until):
+        carry, ended, reports = advance(carry, count, until)
+        calls.append(count)
+        if len(calls) == 3:
+            reports = {name: np.full_like(values, np.nan) for name, values in reports.items()}
+        return carry, ended, reports
+
+    monkeypatch.setattr(made.loop, "advance", spoiled)
+    own = record(DQN, IDLE, SEEDS, tmp_path)
+    own.every = 30.0
+    with pytest.raises(
+        UserError, match=r"the reward of seed 3 became nan .*The checkpoint from before it is kept"
+    ):
+        made.learn(own, False)
+    for seed in SEEDS:
+        assert RunFolder(tmp_path / f"seed{seed}").about_checkpoint()["epoch"] == sum(calls[:2])
 
 
 def test_an_environment_that_does_not_repeat_itself():

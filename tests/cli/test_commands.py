@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import gymnasium
@@ -20,6 +21,7 @@ from e3rl.experiments import dreem_certify, dreem_results
 from e3rl.experiments.catalogue import EXPERIMENTS, results_folder
 from e3rl.experiments.durations import durations, measured
 from e3rl.reports import dreem_figures, figure1
+from e3rl.runs.signals import Stopped
 from e3rl.types import UserError
 
 
@@ -111,6 +113,125 @@ def test_user_errors_become_one_line_and_bugs_keep_their_traceback(capsys, monke
 def test_interrupt_exits_with_130(monkeypatch):
     monkeypatch.setattr(cli, "envs", raising(KeyboardInterrupt()))
     assert cli.main(["envs"]) == 130
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "code"), [(2, "SIGINT", 130), (15, "SIGTERM", 143), (1, "SIGHUP", 129)]
+)
+def test_an_interrupted_run_says_where_it_is_saved_and_how_to_go_on(number, name, code, monkeypatch, capsys):
+    error = Stopped(number)
+    error.add_note("saved in runs/a b after 40 episodes")
+    monkeypatch.setattr(cli, "train", raising(error))
+    assert cli.main(["train", "lock", "--out", "runs/a b"]) == code
+    assert capsys.readouterr().err == (
+        f"e3rl: ended by {name}; saved in runs/a b after 40 episodes; go on with: e3rl train lock --out 'runs/a b' "
+        "--resume\n"
+    )
+    monkeypatch.setattr(cli, "envs", raising(KeyboardInterrupt()))
+    assert cli.main(["envs"]) == 130
+    assert capsys.readouterr().err == "e3rl: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "variable"), [(["--debug", "envs"], ""), (["envs", "--debug"], ""), (["envs"], "1")]
+)
+def test_debugging_shows_the_traceback_of_an_error(argv, variable, monkeypatch, capsys):
+    def fail(args):
+        try:
+            raise ZeroDivisionError("theirs")
+        except ZeroDivisionError as cause:
+            error = UserError("no good")
+            error.add_note("in a process of its own")
+            raise error from cause
+
+    monkeypatch.setenv("E3RL_DEBUG", variable)
+    monkeypatch.setattr(cli, "envs", fail)
+    assert cli.main(argv) == 2
+    err = capsys.readouterr().err
+    assert "ZeroDivisionError: theirs" in err
+    assert "in a process of its own" in err
+    assert err.endswith("e3rl: error: no good\n")
+    monkeypatch.setenv("E3RL_DEBUG", "0")
+    assert cli.main(["envs"]) == 2
+    assert capsys.readouterr().err == "e3rl: error: no good\n"
+
+
+class JaxRuntimeError(RuntimeError):
+    """Named as JAX's own."""
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(27, "File too large"), "File too large, says the system; --debug shows where"),
+        (OSError(27, "File too large", "a.png"), "a.png: File too large"),
+        (OSError("odd"), "odd, says the system; --debug shows where"),
+        (MemoryError("no 3 GiB"), "out of memory: lower what the run holds (no 3 GiB)"),
+        (JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes"),
+         "out of memory while computing: lower the sizes of networks, batches and buffers, or the seeds"),
+        (JaxRuntimeError("INTERNAL: xla/service/cpu/executable.cc:33 at 0x7f"),
+         "a compiled program failed (INTERNAL); --debug shows everything"),
+        (RuntimeError("Unable to initialize backend 'gpu': INTERNAL: no"),
+         "JAX cannot use the device that JAX_PLATFORMS=gpu names: unset it, or take JAX_PLATFORMS=cpu"),
+    ],
+)  # fmt: skip
+def test_errors_of_the_system_are_one_line_without_internals(error, words, monkeypatch, capsys):
+    monkeypatch.setenv("JAX_PLATFORMS", "gpu")
+    monkeypatch.setattr(cli, "envs", raising(error))
+    assert cli.main(["envs"]) == 2
+    assert capsys.readouterr().err == f"e3rl: error: {words}\n"
+
+
+def test_warnings_of_libraries_wait_until_all_went_well(monkeypatch, capsys):
+    def warn(args):
+        for _ in range(2):
+            warnings.warn("\x1b[33mWARN: out of\ndate\x1b[0m", stacklevel=1)
+        if args.json:
+            raise UserError("no good")
+        return 0
+
+    monkeypatch.setattr(cli, "envs", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert cli.main(["envs"]) == 0
+        assert capsys.readouterr().err == "e3rl: warning: WARN: out of date\n"
+        assert cli.main(["envs", "--json"]) == 2
+        assert capsys.readouterr().err == "e3rl: error: no good\n"
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "err"),
+    [
+        (">&-", 0, ""), (">&- 2>&-", 0, ""),
+        (">/dev/full", 2, "e3rl: error: cannot write to the standard output: No space left on device\n"),
+    ],
+)  # fmt: skip
+def test_nowhere_to_write_to(redirection, code, err):
+    command = (
+        f'"{sys.executable}" -m e3rl.cli theory --horizon 2 --actions 2 --rank 2 --models 2 --policies 2 '
+    )
+    command += f"--epsilon 0.1 --delta 0.1 {redirection}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (code, err)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["--horizon", f"1{'0' * 400}"], ["--epsilon", "1e-320"], ["--delta", "1e-320", "--models", f"1{'0' * 200}"],
+        ["--rank", f"1{'0' * 300}"], ["--epsilon", "1e-160"],
+    ],
+)  # fmt: skip
+def test_constants_that_no_number_holds(changes, capsys):
+    argv = ["--horizon", "2", "--actions", "2", "--rank", "2", "--models", "2", "--policies", "2"]
+    argv += ["--epsilon", "0.1", "--delta", "0.1", *changes]
+    for more in ([], ["--json"]):
+        assert cli.main(["theory", *argv, *more]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith(
+            "e3rl: error: the constants of Theorem 1 are beyond 1e308 for these: lower the sizes"
+        )
 
 
 def test_a_reader_that_leaves_is_no_error():

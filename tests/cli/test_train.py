@@ -1,5 +1,6 @@
 """`e3rl train` without any training: what it refuses, and what it calls things."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -7,16 +8,20 @@ from pathlib import Path
 import gymnasium
 import jax
 import pytest
+from matplotlib.figure import Figure
 
 from e3rl import cli
 from e3rl.cli import training
 from e3rl.experiments.agents import AGENTS
 from e3rl.neural.agent import NeuralE3
 from e3rl.reports import learning
+from e3rl.reports.saving import save_figure
 from e3rl.runs import train as train_module
+from e3rl.types import UserError
 
 SUMMARY = {
     "seed": 0, "exploit_return_mean": 1.0, "exploit_return_ci": None, "explore_episodes": 7, "wall_seconds": 1.0,
+    "total_episodes": 9,
 }  # fmt: skip
 
 
@@ -86,7 +91,9 @@ def test_bad_input_is_one_line_and_leaves_no_folder(argv, words, tmp_path, capsy
 def test_a_place_that_cannot_hold_a_run(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert cli.main(["train", "lock", "--horizon", "3", "--out", str(tmp_path / "file")]) == 2
-    one_line(capsys, "cannot write .*file/config.json: File exists")
+    one_line(capsys, "file is a file: give a folder as --out")
+    assert cli.main(["train", "lock", "--out", ""]) == 2
+    one_line(capsys, "argument --out: a folder's name is missing")
 
 
 @pytest.fixture
@@ -120,6 +127,41 @@ def test_the_default_folder_names_all_that_was_chosen(argv, folder, trained, tmp
     assert verdict.endswith(f"(runs/{folder})")
     assert picture == f"picture: runs/{folder}/learning.png"
     assert following == f"next: e3rl evaluate runs/{folder} --episodes 1000"
+
+
+@pytest.mark.parametrize("json_too", [[], ["--json"]])
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            UserError("cannot write run/learning.png: File too large"),
+            "cannot write run/learning.png: File too large",
+        ),
+        (OSError(27, "File too large", "run/learning.png"), "run/learning.png: File too large"),
+    ],
+)
+def test_a_picture_that_cannot_be_drawn_hides_no_result(
+    error, words, json_too, trained, tmp_path, monkeypatch, capsys
+):
+    def draw(paths, picture):
+        raise error
+
+    monkeypatch.setattr(learning, "draw_runs", draw)
+    assert cli.main(["train", "lock", "--out", str(tmp_path), "--algo", "neural-e3", *json_too]) == 0
+    out, err = capsys.readouterr()
+    assert err == f"e3rl: no picture: {words}\n"
+    if json_too:
+        assert json.loads(out) == {"runs": [SUMMARY], "figure": None}
+    else:
+        assert [line.partition(":")[0] for line in out.splitlines()] == ["seed 0", "next"]
+
+
+def test_a_picture_is_written_whole_or_its_error_names_it(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot write .*file/picture.png: "):
+        save_figure(Figure(), tmp_path / "file" / "picture.png")
+    save_figure(Figure(), tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_options_reach_the_training_as_they_were_meant(trained, tmp_path):

@@ -116,7 +116,7 @@ def test_a_second_call_shares_nothing_with_the_first(log):
 
 def test_a_construction_that_fails_half_way_leaves_nothing_open(log):
     opened = open_environment(ID, {"log": str(log), "most": 2})
-    with pytest.raises(RuntimeError, match="no more of these"):
+    with pytest.raises(UserError, match=r"cannot be made .*: RuntimeError: no more of these \(.*, line 17\)"):
         opened.copies(5)
     assert len(entries(log, "built")) == 2
     assert sorted(entries(log, "closed")) == sorted(entries(log, "built"))

@@ -12,12 +12,11 @@ from e3rl.envs.opening import open_environment
 from e3rl.envs.spec import spec_of
 from e3rl.models.fit import ModelSet
 from e3rl.neural.compiled_agent import CompiledAgent, compiled_agent
-from e3rl.neural.slots import LARGEST_BUFFER, OneSeed
+from e3rl.neural.slots import OneSeed
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
 from e3rl.runs.lanes import seed_keys, side_by_side
 from e3rl.runs.settings import changed
-from e3rl.types import UserError
 from e3rl.values.update import QState
 
 HORIZON = 3
@@ -156,14 +155,3 @@ def test_capacity_holds_every_episode_of_a_run():
     assert OneSeed(AGENT.spec, rounds).capacity == (6 + spare + 10) * HORIZON
     by_ratio = changed(TINY, {"explore.episodes": 0, "explore.ratio": 4})
     assert OneSeed(AGENT.spec, by_ratio).epochs == 4 * HORIZON
-
-
-def test_a_buffer_that_is_too_large_says_what_to_do():
-    least = LARGEST_BUFFER // (
-        2 * 4 * HORIZON
-    )  # episodes of observations of four bytes, those after a step too
-    with pytest.raises(UserError, match=r"transitions of 4 entries would take 8 GiB: lower explore") as error:
-        OneSeed(AGENT.spec, changed(TINY, {"explore.episodes": least}))
-    assert "\n" not in str(error.value)
-    assert "ResizeObservation" in str(error.value)
-    OneSeed(AGENT.spec, changed(TINY, {"explore.episodes": least - 1}))  # with an epoch to spare it just fits

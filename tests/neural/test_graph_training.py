@@ -35,8 +35,8 @@ def compiled():
 def train(compiled):
     def train(out, config=TINY, resume=False, watch=lambda progress: None):
         program = NeuralE3.make_program([open_environment(MountainCar(LIMIT))], config, [3])
-        program.agent, program.checkpoint_epochs = compiled, 1  # however large ε is, it is not compiled in
-        record = Record([3], [RunFolder(out)], [NeuralE3.describe(None, {}, 3, config)], watch)
+        program.agent = compiled  # however large ε is, it is not compiled in
+        record = Record([3], [RunFolder(out)], [NeuralE3.describe(None, {}, 3, config)], watch, 0.0)
         return program.learn_all(record, resume)
 
     return train

@@ -98,7 +98,7 @@ def stop_at(episode, phase="explore", error=KeyboardInterrupt):
     ("episode", "phase", "error", "epoch"),
     [
         (5, "explore", KeyboardInterrupt, 4),
-        (6, "explore", SystemExit, 3),  # killed: there is the last checkpoint
+        (6, "explore", SystemExit, 5),  # killed: there is the last checkpoint
         (7, "training to exploit", SystemExit, 7),
         (12, "exploit", KeyboardInterrupt, 7),
     ],

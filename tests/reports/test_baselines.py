@@ -145,7 +145,7 @@ def panels(figure):
 def test_figures_show_medians_marks_and_the_optimum(tmp_path, monkeypatch):
     folder, figures = tmp_path / "baselines", {}
     monkeypatch.setattr(
-        baselines.Figure, "savefig", lambda self, path, **rest: figures.update({path.stem: self})
+        baselines, "save_figure", lambda figure, path, **rest: figures.update({path.stem: figure})
     )
     for reward in ("standard", "antishaped"):
         save(folder, f"baselines-lock/h5-{reward}-dqn", [final(4.0, **LOCK)] * 3)

@@ -52,7 +52,7 @@ def drawn(monkeypatch):
     """The figures that are drawn, by the name of the file, which is left out."""
     figures = {}
     monkeypatch.setattr(
-        learning.Figure, "savefig", lambda self, path, **rest: figures.update({path.name: self})
+        learning, "save_figure", lambda figure, path, **rest: figures.update({path.name: figure})
     )
     return figures
 

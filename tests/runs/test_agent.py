@@ -1,5 +1,6 @@
 """What every agent does by itself: settings, the clock of `predict`, saving and loading, and what it refuses."""
 
+import dataclasses
 import json
 import math
 
@@ -13,9 +14,9 @@ from tiny import LOCK, lock
 from e3rl.envs.adapter import batch_size, violation
 from e3rl.envs.lock import CombinationLock
 from e3rl.experiments.agents import load
-from e3rl.runs.agent import AbstractAgent
+from e3rl.runs.agent import AbstractAgent, checked_seed
 from e3rl.runs.folder import RunFolder, read_metrics
-from e3rl.runs.settings import as_dict
+from e3rl.runs.settings import as_dict, by_path
 from e3rl.types import UserError
 
 OPTIONS = {"horizon": 3, "noise_bits": 1, "seed": 2}
@@ -243,7 +244,7 @@ def test_loading_what_is_no_agent(agent, tmp_path):
     config.write_text(text.replace('"offset": 0', '"offset": -1'))
     refuses("config.json is no configuration of echo: offset must not be negative")
     config.write_text(json.dumps({**json.loads(text), "config": 3}))
-    refuses("config.json is no configuration of echo")
+    refuses("config.json is no configuration of a run: config is 3")
     config.write_text(text)
     policy.write_bytes(weights[:-1])
     refuses("policy.safetensors is damaged")
@@ -277,3 +278,45 @@ def test_an_agent_of_an_object_describes_no_id():
 def test_seeds_share_a_program_unless_an_agent_says_otherwise():
     assert AbstractAgent.share_a_program(EchoConfig())
     assert not Echo.share_a_program(EchoConfig(together=False))
+
+
+@pytest.mark.parametrize("seed", ["3", 1.0, True, -1, 2**31, None, [3]])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(UserError, match=r"seed must be a whole number from 0 to 2\*\*31 − 1, got "):
+        checked_seed(seed)
+    if type(seed) is int:
+        with pytest.raises(UserError, match="seed must be a whole number"):
+            Echo(LOCK, env_options=OPTIONS, seed=seed)
+
+
+def test_numpys_numbers_are_taken(tmp_path):
+    options = {"horizon": np.int64(3), "antishaped": np.bool_(True), "noise_bits": np.int32(1)}
+    config = {"episodes": np.int64(2), "offset": np.array(1)}
+    agent = Echo(LOCK, config, np.uint8(3), options)
+    agent.learn(tmp_path)
+    assert agent.seed == 3
+    assert len(agent.evaluate(np.int64(4))) == 4
+    again = Echo.load(tmp_path)
+    assert (again.config, again.description) == (agent.config, agent.description)
+
+
+def test_settings_may_come_in_a_dictionary():
+    """Changes to what suits the environment, flat or nested, or all of it as config.json has it."""
+    agent = Echo(LOCK, {"episodes": 7}, env_options=OPTIONS)
+    assert agent.config == dataclasses.replace(Echo.suited(agent.opened), episodes=7)
+    assert Echo(LOCK, as_dict(agent.config), env_options=OPTIONS).config == agent.config
+    assert by_path({"planner": {"name": "graph", "nodes": 5}, "fit": {"batch": 4}, "clock": True}) == {
+        "planner": "graph", "planner.nodes": 5, "fit.batch": 4, "clock": True,
+    }  # fmt: skip
+    with pytest.raises(UserError, match="unknown setting 'epsodes'; did you mean 'episodes'"):
+        Echo(LOCK, {"epsodes": 7}, env_options=OPTIONS)
+    with pytest.raises(UserError, match="settings are named by words, got 3"):
+        Echo(LOCK, {3: 7}, env_options=OPTIONS)
+
+
+def test_an_agent_is_not_saved_over_somebody_elses_files(agent, tmp_path):
+    agent.learn()
+    (tmp_path / "config.json").write_text('{"mine": 1}')
+    with pytest.raises(UserError, match=r"config.json is not that of a run"):
+        agent.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]

@@ -145,3 +145,54 @@ def test_a_place_that_cannot_be_written(tmp_path):
     with pytest.raises(UserError, match=r"cannot write .*folder: Is a directory$"):
         write_file(tmp_path / "folder", b"data")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def flipped(data, place):
+    changed = bytearray(data)
+    changed[place] ^= 1 << (place % 8)
+    return bytes(changed)
+
+
+def test_every_flipped_bit_of_the_arrays_is_noticed(saved):
+    whole = saved.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    for place in range(header, len(whole)):
+        saved.write_bytes(flipped(whole, place))
+        with pytest.raises(UserError, match=r"is damaged: its bytes are not those that were written"):
+            load_arrays(saved)
+
+
+def test_a_flipped_bit_anywhere_is_noticed_or_changes_nothing(saved):
+    whole, good = saved.read_bytes(), load_arrays(saved)
+    for place in range(0, 8 + int.from_bytes(whole[:8], "little"), 3):
+        saved.write_bytes(flipped(whole, place))
+        try:
+            arrays, _ = load_arrays(saved)
+        except UserError:
+            continue
+        assert arrays.keys() == good[0].keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, good[0][name])
+
+
+def test_what_is_said_about_the_arrays_is_part_of_the_checksum(saved):
+    whole = saved.read_bytes()
+    assert b'epoch\\": 3' in whole
+    saved.write_bytes(whole.replace(b'epoch\\": 3', b'epoch\\": 9'))
+    with pytest.raises(UserError, match="the checksum says"):
+        load_arrays(saved)
+
+
+def test_a_file_from_before_there_were_checksums_is_read(tmp_path):
+    path = tmp_path / "old.safetensors"
+    save_file({"['w']": np.arange(3)}, path, {"e3rl checkpoint 2": '{"epoch": 7}'})
+    arrays, about = load_arrays(path)
+    assert about == {"epoch": 7}
+    np.testing.assert_array_equal(arrays["['w']"], np.arange(3))
+
+
+@pytest.mark.parametrize("text", ["[1]", "7", "{", "[" * 100_000])
+def test_words_about_the_arrays_that_are_no_object(tmp_path, text):
+    save_file({"w": np.arange(3)}, tmp_path / "odd", {"e3rl checkpoint 2": text})
+    with pytest.raises(UserError, match="is damaged"):
+        load_arrays(tmp_path / "odd")

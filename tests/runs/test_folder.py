@@ -4,7 +4,9 @@ import csv
 import errno
 import json
 import os
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 
 import e3rl
 from e3rl.runs import folder as run_folder
+from e3rl.runs import lock as lock_module
 from e3rl.runs.checkpoint import load_arrays, save_tree
 from e3rl.runs.folder import (
     COLUMNS,
@@ -20,12 +23,15 @@ from e3rl.runs.folder import (
     checkpoint_together,
     complete_checkpoints,
     git_commit,
+    read_about,
     read_json,
     read_metrics,
     refuse_earlier,
+    refuse_mixture,
     seed_folders,
     write_json,
 )
+from e3rl.runs.lock import FolderLock
 from e3rl.types import UserError
 
 ABOUT = {"algo": "neural-e3", "env": "id", "env_options": {"horizon": 3}, "seed": 0, "config": {"hidden": 8}}
@@ -45,7 +51,15 @@ def folder(tmp_path):
     folder.begin(ABOUT, resume=False)
     for episode in (1, 2, 3):
         folder.add_row(**row(episode))
+    folder.write_rows()
+    folder.lock.release()
     return folder
+
+
+SUMMARY = {
+    "seed": 0, "total_episodes": 3, "exploit_return_mean": 1.0, "exploit_return_ci": None, "optimal_return": None,
+    "wall_seconds": 1.0,
+}  # fmt: skip
 
 
 def save(folder, epoch):
@@ -91,9 +105,15 @@ def test_a_folder_with_a_run_is_not_taken_without_resume(folder):
 
 
 def test_resuming_before_the_first_checkpoint_starts_again(folder):
-    assert RunFolder(folder.path).begin(ABOUT, resume=True) is False
     save(folder, 3)
-    assert RunFolder(folder.path).begin(ABOUT, resume=True) is True
+    again = RunFolder(folder.path)
+    assert again.begin(ABOUT, resume=True) is True
+    again.lock.release()
+    folder.state.unlink()
+    again = RunFolder(folder.path)
+    assert again.begin(ABOUT, resume=True) is False
+    again.restart(ABOUT)
+    assert read_metrics(folder.path) == []  # all of them are made again
 
 
 @pytest.mark.parametrize(
@@ -162,11 +182,12 @@ def test_damaged_json(tmp_path, content):
 
 def test_finishing(folder):
     assert folder.summary() is None
-    folder.finish({"weight": np.zeros(2)}, {"seed": 0})
-    assert folder.summary() == {"seed": 0}
+    folder.finish({"weight": np.zeros(2)}, SUMMARY)
+    assert folder.summary() == SUMMARY
     assert len(read_metrics(folder.path)) == 3
     assert load_arrays(folder.policy)[0].keys() == {"['weight']"}
-    assert json.loads((folder.path / "summary.json").read_text()) == {"seed": 0}
+    assert json.loads((folder.path / "summary.json").read_text()) == SUMMARY
+    assert folder.is_finished
 
 
 def test_seeds_are_in_the_order_of_their_numbers(tmp_path):
@@ -174,6 +195,207 @@ def test_seeds_are_in_the_order_of_their_numbers(tmp_path):
         write_json(tmp_path / name / "config.json", {})
     (tmp_path / "seed2").mkdir()  # nothing began there
     assert [path.name for path in seed_folders(tmp_path)] == ["seed1", "seed9", "seed10", "seed100"]
+
+
+# What is not ours stays as it is.
+
+
+def contents(path):
+    return {
+        found: found.read_bytes() for found in path.rglob("*") if found.is_file() and found.name != ".lock"
+    }
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("name", ["metrics.csv", "checkpoint/state.safetensors", "thesis.tex"])
+def test_a_folder_with_somebody_elses_files_is_refused(tmp_path, name, resume):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    before = contents(tmp_path)
+    with pytest.raises(
+        UserError, match=rf"is not empty and holds no run, .* \({name.split('/')[0]} is there\)"
+    ):
+        RunFolder(tmp_path).begin(ABOUT, resume)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_whose_config_is_missing_is_refused(folder, resume):
+    save(folder, 3)
+    (folder.path / "config.json").unlink()
+    before = contents(folder.path)
+    with pytest.raises(UserError, match=r"config.json is missing"):
+        RunFolder(folder.path).begin(ABOUT, resume)
+    assert contents(folder.path) == before
+
+
+def test_a_config_of_another_program_is_refused(tmp_path):
+    write_json(tmp_path / "config.json", {"compilerOptions": {}})
+    with pytest.raises(UserError, match=r"config.json is not that of a run: give another --out"):
+        RunFolder(tmp_path).begin(ABOUT, resume=False)
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match=r"file is a file: give a folder"):
+        RunFolder(tmp_path / "file").begin(ABOUT, resume=False)
+
+
+def test_a_run_that_never_learned_anything_may_be_begun_again_with_other_settings(tmp_path):
+    for hidden in (8, 9):
+        folder = RunFolder(tmp_path)
+        assert folder.begin({**ABOUT, "config": {"hidden": hidden}}, resume=False) is False
+        folder.lock.release()
+    assert read_json(tmp_path / "config.json")["config"] == {"hidden": 9}
+
+
+def test_several_seeds_go_into_a_folder_of_their_own(tmp_path):
+    (tmp_path / "learning.png").write_text("mine")
+    paths = [tmp_path / "seed0", tmp_path / "seed1"]
+    with pytest.raises(UserError, match=r"holds no runs \(learning.png is there\)"):
+        refuse_mixture(tmp_path, paths)
+    write_json(paths[0] / "config.json", ABOUT)
+    refuse_mixture(tmp_path, paths)  # by now the picture is that of these runs
+
+
+# One writer at a time.
+
+
+def test_two_writers_of_one_folder(folder):
+    first, second = RunFolder(folder.path), RunFolder(folder.path)
+    first.begin(ABOUT, resume=True)
+    with pytest.raises(UserError, match=rf"is in use by process {os.getpid()}: wait for it, or give another"):
+        second.begin(ABOUT, resume=True)
+    first.lock.release()
+    second.begin(ABOUT, resume=True)
+    second.lock.release()
+    assert not (folder.path / ".lock").exists()
+
+
+HELD = """
+import os, sys, time
+from pathlib import Path
+from e3rl.runs.lock import FolderLock
+
+lock = FolderLock(Path(sys.argv[1]))
+lock.acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_lock_of_a_killed_process_is_stale(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", HELD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    with pytest.raises(UserError, match=f"in use by process {process.pid}"):
+        FolderLock(tmp_path).acquire()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert (tmp_path / ".lock").exists()
+    lock = FolderLock(tmp_path)
+    lock.acquire()
+    assert (tmp_path / ".lock").read_text().split()[0] == str(os.getpid())
+    lock.release()
+
+
+@pytest.mark.parametrize(("written", "free"), [("", True), ("words", True), ("999999999 {host}", True),
+                                               ("{pid} {host}", False), ("{pid} elsewhere", True)])  # fmt: skip
+def test_where_a_file_system_has_no_locks_the_process_id_tells(tmp_path, monkeypatch, written, free):
+    def unsupported(file, how):
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(lock_module.fcntl, "flock", unsupported)
+    (tmp_path / ".lock").write_text(written.format(pid=os.getpid(), host=socket.gethostname()))
+    lock = FolderLock(tmp_path)
+    if free:
+        lock.acquire()
+        lock.release()
+    else:
+        with pytest.raises(UserError, match="in use by process"):
+            lock.acquire()
+
+
+# Rows appear as they are made.
+
+
+def test_rows_are_added_to_the_table_and_a_torn_one_is_not_read(folder):
+    before = folder.metrics.stat().st_ino
+    folder.add_row(**row(4))
+    folder.write_rows(durably=False)
+    assert folder.metrics.stat().st_ino == before
+    assert [int(each["episode"]) for each in read_metrics(folder.path)] == [1, 2, 3, 4]
+    whole = folder.metrics.read_bytes()
+    folder.metrics.write_bytes(whole[:-5])
+    assert len(read_metrics(folder.path)) == 3
+    again = RunFolder(folder.path)
+    again.keep_rows(3)
+    again.add_row(**row(4))
+    again.write_rows()
+    assert folder.metrics.read_bytes() == whole
+
+
+def test_after_a_failure_the_table_is_written_anew(folder, monkeypatch):
+    whole = folder.metrics.read_bytes()
+
+    def torn(path, data, durably):
+        with path.open("ab") as file:
+            file.write(data[:7])
+        raise UserError("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder, "append_file", torn)
+        folder.add_row(**row(4))
+        with pytest.raises(UserError, match="full"):
+            folder.write_rows()
+    folder.rows.pop()
+    folder.write_rows()
+    assert folder.metrics.read_bytes() == whole
+
+
+# Edited files are told in one line.
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seed": "three"}, "seed is 'three'"), ({"seed": True}, "seed is True"), ({"algo": ["dqn"]}, "algo is"),
+        ({"env_options": 3}, "env_options is 3"), ({"config": []}, r"config is \[\]"), ({"env": 7}, "env is 7"),
+    ],
+)  # fmt: skip
+def test_a_config_with_values_of_other_kinds(tmp_path, changes, words):
+    write_json(tmp_path / "config.json", {**ABOUT, **changes})
+    with pytest.raises(UserError, match=f"config.json is no configuration of a run: {words}"):
+        read_about(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "is damaged"), ("{}", "'seed' is missing; delete it, and --resume makes it again"),
+        ('{"seed": 0}', "'exploit_return_mean' is missing"),
+        (json.dumps({**SUMMARY, "exploit_return_mean": "good"}), "exploit_return_mean is 'good'"),
+        (json.dumps({**SUMMARY, "exploit_return_ci": [1.0]}), r"exploit_return_ci is \[1.0\]"),
+    ],
+)  # fmt: skip
+def test_a_partial_summary(tmp_path, content, words):
+    (tmp_path / "summary.json").write_text(content)
+    with pytest.raises(UserError, match=f"summary.json.*{words}"):
+        RunFolder(tmp_path).summary()
+
+
+def test_words_in_the_table(folder):
+    folder.metrics.write_text(folder.metrics.read_text().replace("0.333333333", "a third", 1))
+    with pytest.raises(
+        UserError, match=r"metrics.csv is damaged: could not convert string to float: 'a third'"
+    ):
+        read_metrics(folder.path)
+
+
+def test_links_that_go_round_in_circles(tmp_path):
+    (tmp_path / "config.json").symlink_to("config.json")
+    with pytest.raises(UserError, match=r"config.json is missing|cannot read"):
+        RunFolder(tmp_path).begin(ABOUT, resume=True)
 
 
 # Several seeds: their checkpoints count together or not at all.

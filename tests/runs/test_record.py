@@ -7,6 +7,7 @@ import errno
 import json
 import math
 import os
+import signal
 
 import jax.numpy as jnp
 import numpy as np
@@ -363,9 +364,114 @@ def test_a_state_of_any_shape_is_read_by_its_names(tmp_path):
     assert first.begin(False, None) is None
     first.add(0, "explore", 1.0, 2, 2)
     first.hold(1, {"seen": np.arange(6).reshape(1, 3, 2), "count": np.array([7])}, [{"word": "yes"}])
-    first.save()
+    with first:
+        first.save()
     resumed = record(tmp_path, seeds=seed).begin(True, None)
     assert resumed.state.keys() == {"seen", "count"}
     np.testing.assert_array_equal(resumed.state["seen"], np.arange(6).reshape(3, 2))
     assert int(resumed.state["count"]) == 7
     assert resumed.abouts[0]["word"] == "yes"
+
+
+# By time, by signal, and as it happens.
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_saves_the_last_complete_epoch_and_says_where(whole, tmp_path, number):
+    def watch(progress):
+        if progress.episode == 5:
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        learn(tmp_path, watch=watch)
+    assert epochs(tmp_path) == [4, 4]
+    places = ", ".join(str(run.path) for run in folders(tmp_path))
+    assert raised.value.__notes__ == [f"saved in {places} after 4 episodes"]
+    assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
+    learn(tmp_path, resume=True)
+    assert_same_run(tmp_path, whole[0])
+
+
+def test_before_the_first_epoch_there_is_nothing_to_save(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as raised:
+        learn(tmp_path, watch=stop_at(1))
+    assert raised.value.__notes__ == ["nothing to save yet, the first epoch was under way"]
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1000.0
+        monkeypatch.setattr("e3rl.runs.record.time.perf_counter", lambda: self.now)
+
+
+def test_a_checkpoint_every_half_minute_whatever_the_epochs(tmp_path, monkeypatch):
+    clock, saved = Clock(monkeypatch), []
+    own = record(tmp_path, seeds=SEEDS[:1])
+    own.begin(False, Walk.blank)
+    for epoch in range(1, 8):
+        clock.now += 12.0
+        own.add(0, "explore", 0.0, 2, 2 * epoch)
+        own.hold(epoch, {"place": np.zeros(1, np.float32)})
+        run = RunFolder(tmp_path / "seed3")
+        saved.append(run.about_checkpoint()["epoch"] if run.state.exists() else None)
+    assert saved == [None, None, 3, 3, 3, 6, 6]
+
+
+def test_checkpoints_that_take_long_are_rare(tmp_path, monkeypatch):
+    """A minute each: every 33 minutes, three per cent of the time."""
+    clock, saved = Clock(monkeypatch), []
+
+    def slowly(*args):
+        clock.now += 60.0
+        saved.append(clock.now)
+
+    monkeypatch.setattr("e3rl.runs.record.checkpoint_together", slowly)
+    own = record(tmp_path, seeds=SEEDS[:1])
+    own.begin(False, Walk.blank)
+    for epoch in range(1, 1000):
+        clock.now += 10.0
+        own.hold(epoch, {"place": np.zeros(1, np.float32)})
+    assert len(saved) == 5
+    assert min(np.diff(saved)) >= 60.0 / 0.03
+
+
+def test_rows_can_be_read_while_the_run_goes_on(tmp_path, monkeypatch):
+    clock, seen = Clock(monkeypatch), []
+
+    def watch(progress):
+        clock.now += 1.5
+        seen.append(len(read_metrics(tmp_path / "seed3")))
+
+    with pytest.raises(RuntimeError, match="killed"):
+        learn(
+            tmp_path,
+            watch=lambda progress: (watch(progress), stop_at(3, error=RuntimeError("killed"))(progress)),
+        )
+    assert seen == [0, 1, 2, 3]
+    assert len(read_metrics(tmp_path / "seed3")) == 3  # none of which belongs to a checkpoint
+    learn(tmp_path, resume=True)
+    assert [int(row["episode"]) for row in read_metrics(tmp_path / "seed3")] == list(
+        range(1, EPOCHS + GREEDY + 1)
+    )
+
+
+def test_a_state_that_was_consumed_is_not_saved(tmp_path):
+    own = record(tmp_path, seeds=SEEDS[:1])
+    own.begin(False, Walk.blank)
+    held = {"place": jnp.zeros(1)}
+    own.hold(1, held)
+    held["place"].delete()
+    own.save()
+    assert not own.saved
+
+
+def test_how_often_can_be_said_for_all_runs(monkeypatch):
+    assert Record([3]).every == 30.0
+    monkeypatch.setenv("E3RL_CHECKPOINT_SECONDS", "2.5")
+    assert (Record([3]).every, Record([3], every=7.0).every) == (2.5, 7.0)
+    for text in ("soon", "-1", "nan", "inf"):
+        monkeypatch.setenv("E3RL_CHECKPOINT_SECONDS", text)
+        with pytest.raises(UserError, match=f"must be a number of seconds, got '{text}'"):
+            Record([3])

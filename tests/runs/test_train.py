@@ -7,7 +7,8 @@ from tiny import LOCK, OPTIONS, SEEDS
 
 from e3rl.envs.opening import Opened
 from e3rl.runs import train as train_module
-from e3rl.runs.folder import RunFolder, read_json, read_metrics, write_json
+from e3rl.runs.folder import RunFolder, read_json, read_metrics
+from e3rl.runs.record import Record
 from e3rl.runs.train import train
 from e3rl.types import UserError
 
@@ -135,11 +136,13 @@ def test_a_run_that_one_seed_finished_is_finished_for_all(tmp_path):
 def test_a_seed_that_finished_is_not_trained_again_for_one_that_did_not(env, events, tmp_path):
     options = OPTIONS if env == LOCK else {}
     own = {**options, "seed": 3} if env == LOCK else {}
-    RunFolder(tmp_path / "seed3").write_config(Echo.describe(env, own, 3, ALONE))
-    write_json(tmp_path / "seed3" / "summary.json", {"seed": 3, "stored": True})
+    finished = RunFolder(tmp_path / "seed3")
+    finished.write_config(Echo.describe(env, own, 3, ALONE))
+    stored = {**Record([3]).summary(0, np.ones(1, np.float32), None), "stored": True}
+    finished.finish({"total": np.zeros(1)}, stored)
     paths, summaries = run(tmp_path, env=env, options=options, config=ALONE, resume=True)
     assert paths == [tmp_path / "seed3", tmp_path / "seed4"]
-    assert summaries[0] == {"seed": 3, "stored": True}
+    assert summaries[0] == stored
     assert summaries[1]["seed"] == 4
     assert [event for event in events if event.startswith("trained")] == ["trained [4]"]
     assert events.count("closed") == 2  # both were opened, one only to be looked at
@@ -153,6 +156,36 @@ def test_folders_that_hold_something_else(tmp_path):
         run(tmp_path, seeds=[3])
     with pytest.raises(UserError, match="already holds the run of one seed"):
         run(tmp_path / "seed3")
+
+
+@pytest.mark.parametrize(
+    ("lost", "words"),
+    [
+        (["checkpoint/policy.safetensors"], "files of it are missing: made again from its checkpoint"),
+        (["checkpoint/policy.safetensors", "checkpoint/state.safetensors"], "made again from the beginning"),
+        (["summary.json"], None),
+        (["metrics.csv", "checkpoint/state.safetensors"], "made again from the beginning"),
+        (["checkpoint/state.safetensors", "summary.json"], "has no checkpoint yet: the run begins again"),
+    ],
+)
+def test_resuming_makes_again_what_is_missing(tmp_path, lost, words):
+    [path], _ = run(tmp_path / "run", seeds=[3])
+    table, policy = read_metrics(path), RunFolder(path).policy.read_bytes()
+    for name in lost:
+        (path / name).unlink()
+    said = []
+    run(tmp_path / "run", seeds=[3], resume=True, say=said.append)
+    assert RunFolder(path).is_finished
+    assert RunFolder(path).policy.read_bytes() == policy
+    unlike = {"seconds": None}
+    assert [{**row, **unlike} for row in read_metrics(path)] == [{**row, **unlike} for row in table]
+    assert (words is None and not said) or words in said[0]
+
+
+def test_resuming_where_there_is_nothing_says_so(tmp_path):
+    said = []
+    run(tmp_path / "new", seeds=[3], resume=True, say=said.append)
+    assert said == [f"there is no run to resume in {tmp_path / 'new'}: a new one begins"]
 
 
 def test_what_cannot_be_trained_leaves_no_folder_and_nothing_open(events, tmp_path):

@@ -225,7 +225,8 @@ def test_an_environment_that_breaks_ends_the_run_with_what_was_seen_kept(step, t
     Grid.trouble = {(training.STARTS + 2, step): jams}
     with pytest.raises(UserError) as raised:
         train(tmp_path, SHORT)
-    assert str(raised.value) == f"TabularGrid-v0, step {step} of an episode: RuntimeError: the door jammed"
+    words = f"TabularGrid-v0, step {step} of an episode: RuntimeError: the door jammed ("
+    assert str(raised.value).startswith(words)
     assert "in jams" in raised.value.__notes__[0]
     rows = rows_of(tmp_path)
     assert [row["phase"] for row in rows] == ["explore"] * len(rows)

@@ -8,6 +8,7 @@ import jax
 from e3rl.baselines.base import BaselineConfig
 from e3rl.baselines.bonus import NoBonus
 from e3rl.baselines.dqn import DQNConfig
+from e3rl.baselines.memory import memory_of
 from e3rl.baselines.ppo import PPOConfig
 from e3rl.baselines.presets import DQN_CONFIGS, PPO_CONFIGS
 from e3rl.baselines.training import BaselineProgram
@@ -40,6 +41,10 @@ class BaselineAgent(AbstractAgent):
     @classmethod
     def share_a_program(cls, config: BaselineConfig) -> bool:
         return jax.default_backend() != "cpu"  # where it gains nothing
+
+    @classmethod
+    def memory(cls, opened: Opened, config: BaselineConfig, lanes: int, computing: bool) -> dict[str, float]:
+        return memory_of(opened, config, lanes, computing)
 
     @classmethod
     def make_program(

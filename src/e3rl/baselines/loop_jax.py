@@ -1,5 +1,6 @@
 """Baselines on JAX environments: acting, stepping and learning of several seeds as one program."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ from e3rl.types import Action, Key, key_for
 
 STEPS_PER_CALL = 10_000
 """Environment steps of a seed between two words from the program."""
+LARGEST_COPY = 2**25
+"""Bytes of a state that is copied at every word, lest an interruption find none that is whole."""
 
 
 class Carry(NamedTuple):
@@ -146,6 +149,9 @@ def _evaluate(
 class JaxLoop:
     """Trains one agent per seed, each on its own functional environment."""
 
+    broken: BaseException | None = None
+    """A compiled program does not break off."""
+
     def __init__(
         self,
         algorithm: AbstractBaseline,
@@ -160,11 +166,19 @@ class JaxLoop:
     def begin(self) -> Carry:
         return _begin(self.fixed)
 
-    def advance(self, carry: Carry, count: int) -> tuple[Carry, Ended, dict[str, np.ndarray]]:
-        """`count` more iterations; reports have the axes [count, lanes]."""
+    def advance(
+        self, carry: Carry, count: int, until: float = math.inf
+    ) -> tuple[Carry, Ended, dict[str, np.ndarray]]:
+        """`count` more iterations, whatever the clock says meanwhile; reports have the axes [count, lanes]."""
         carry, *reports = _advance((self.fixed, jnp.array(count, jnp.int32), self.size), carry)
         ended, metrics = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], tuple(reports))
         return carry, ended, metrics
+
+    def kept(self, carry: Carry) -> Carry:
+        """A state that stays when the loop goes on. It works in the memory of the one it is given, so this is a copy,
+        or where that would take long the state itself, which is gone then."""
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(carry))
+        return jax.tree.map(jnp.copy, carry) if size <= LARGEST_COPY else carry
 
     def evaluate(self, policy: State, episodes: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns and lengths [lanes, episodes] of greedy episodes."""

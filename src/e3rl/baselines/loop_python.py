@@ -1,5 +1,7 @@
 """Baselines on Gymnasium environments: acting and learning compiled, stepping in Python."""
 
+import math
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ from e3rl.baselines.observer import Observer, horizon_of
 from e3rl.envs.playing.copy import REST, Answer
 from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.runs.lanes import as_lane, lane_of
+from e3rl.runs.signals import disturbed
 from e3rl.types import Key, Keys, UserError, key_for
 
 STEPS_PER_CALL = 1_000
@@ -81,24 +84,48 @@ class PythonLoop:
         self.actions: list[list[int]] = [[] for _ in range(env.copies)]
         self.returns = np.zeros(env.copies, np.float32)
         self.obs = np.zeros((env.copies, *self.observer.shape), np.float32)
+        self.broken: BaseException | None = None
+        """What ended the last call of `advance` in the middle of an iteration."""
+        self._marks: list[tuple[int, list[int], int]] = []
+        """Of every copy, at the end of the last iteration: which episode, its actions, and how many of them."""
 
     def begin(self) -> PythonCarry:
         self._reset(range(self.env.copies))
         state = fresh_state(self.algorithm, self.key, self.observer.shape, self.env.num_actions)
         return as_lane(PythonCarry(state, jnp.array(0, jnp.int32)))
 
-    def advance(self, carry: PythonCarry, count: int) -> tuple[PythonCarry, Ended, dict[str, np.ndarray]]:
-        """`count` more iterations; reports have the axes [count, 1]."""
-        state, iteration = lane_of(carry)
-        reports = []
-        for i in range(int(iteration), int(iteration) + count):
-            keys = _keys(self.key, jnp.array(i, jnp.int32), self.algorithm.steps + 1)
-            rows, ended = zip(*(self._step(state, key) for key in keys[1:]), strict=True)
+    def advance(
+        self, carry: PythonCarry, count: int, until: float = math.inf
+    ) -> tuple[PythonCarry, Ended, dict[str, np.ndarray]]:
+        """At most `count` more iterations, none begun after the clock says `until` but the first; reports have the axes
+        [iterations, 1]. When the environment fails or a person interrupts, the iterations before that are returned, and
+        `broken` says what it was."""
+        state, first = lane_of(carry)
+        done, reports = int(first), list[Any]()
+        self._mark()
+        while len(reports) < count and (not reports or time.perf_counter() < until):
+            keys = _keys(self.key, jnp.array(done, jnp.int32), self.algorithm.steps + 1)
+            try:
+                with disturbed():
+                    rows, ended = zip(*(self._step(state, key) for key in keys[1:]), strict=True)
+            except (KeyboardInterrupt, UserError) as error:
+                self.broken = error
+                break
             rollout = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
             state, metrics = _learn((self.algorithm, keys[0], rollout), state)
             reports.append((jax.tree.map(lambda *leaves: np.stack(leaves), *ended), metrics))
+            done += 1
+            self._mark()
+        if not reports:
+            none = np.zeros((0, 1, self.algorithm.steps, self.env.copies))
+            return carry, Ended._make((none.astype(bool), none, none.astype(np.int32))), {}
         ended, metrics = jax.tree.map(lambda *leaves: np.stack(leaves)[:, None], *reports)
-        return as_lane(PythonCarry(state, iteration + count)), ended, metrics
+        return as_lane(PythonCarry(state, jnp.array(done, first.dtype))), ended, metrics
+
+    def _mark(self) -> None:
+        self._marks = [
+            (episode, own, len(own)) for episode, own in zip(self.episodes, self.actions, strict=True)
+        ]
 
     def _step(self, state: State, key: Key) -> tuple[Rollout, Ended]:
         """One step of every copy; those whose episode it ended start over."""
@@ -150,9 +177,16 @@ class PythonLoop:
             raise error
         return answer
 
+    def kept(self, carry: PythonCarry) -> PythonCarry:
+        """A state that stays when the loop goes on: the carry, of which `advance` makes itself a copy."""
+        return carry
+
     def under_way(self) -> dict[str, Any]:
         """What a checkpoint must know beside the carry: which episodes are being played, and how far."""
-        return {"episodes": self.episodes, "actions": self.actions}
+        return {
+            "episodes": [episode for episode, _, _ in self._marks],
+            "actions": [own[:length] for _, own, length in self._marks],
+        }
 
     def restore(self, about: dict[str, Any]) -> None:
         """Play the episodes under way again."""

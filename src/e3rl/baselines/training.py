@@ -17,9 +17,11 @@ from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.envs.spec import Spec
 from e3rl.runs.agent import AbstractProgram
 from e3rl.runs.record import Record
+from e3rl.runs.signals import undisturbed
 from e3rl.types import Key, Keys
 
-CHECKPOINT_SECONDS = 60.0
+CALL_SECONDS = 2.0
+"""What a call of the loop is to take at most, as far as can be foreseen: nothing is saved in the middle of one."""
 
 
 class BaselineProgram(AbstractProgram):
@@ -31,7 +33,6 @@ class BaselineProgram(AbstractProgram):
         specs: Sequence[Spec],
         config: BaselineConfig,
         seeds: Sequence[int],
-        checkpoint_seconds: float = CHECKPOINT_SECONDS,
     ):
         self.algorithm = config.baseline()
         self.loop: JaxLoop | PythonLoop
@@ -45,7 +46,6 @@ class BaselineProgram(AbstractProgram):
         self.observer = Observer(self.spec.encoding.space, self.clock_limit)
         self.optima = [spec.optimal_return for spec in specs]
         self.seeds = seeds
-        self.checkpoint_seconds = checkpoint_seconds
         self.steps = self.algorithm.steps * self.algorithm.copies
         """Environment steps of an iteration."""
         self.iterations = max(1, config.total_steps // self.steps)
@@ -53,43 +53,52 @@ class BaselineProgram(AbstractProgram):
     def learn(self, record: Record, resume: bool = False) -> tuple[State, list[dict[str, Any]]]:
         resumed = record.begin(resume, lambda: jax.tree.map(_without_lanes, self.loop.begin()))
         carry: Any
-        done, metrics = 0, dict[str, Float[np.ndarray, " lanes"]]()
+        done, window = 0, Window(self.loop.size)
         if resumed is None:
             carry = self.loop.begin()
         else:
             carry, abouts = resumed
             done = abouts[0]["epoch"]
-            metrics = {
-                name: np.array([about["metrics"][name] for about in abouts]) for name in abouts[0]["metrics"]
-            }
+            window.restore(abouts)
             self.loop.restore(abouts[0])
         what = f"{type(self.algorithm).__name__} for {self.spec.name}"
         record.say("compiling", done * self.steps, self.iterations * self.steps, what=what)
         before, started = done, time.perf_counter()
-        saved = started
+        fitting = 1  # iterations, as many as a call can do in its time
         with record:
             while done < self.iterations:
-                count = min(self.loop.size, self.iterations - done)
-                carry, ended, reports = self.loop.advance(carry, count)
-                self._record(record, ended, done, count)
-                done += count
-                metrics = {name: values.mean(axis=0) for name, values in reports.items()}
-                for name, values in metrics.items():
-                    record.insist(np.isfinite(values), values, name, f" by step {done * self.steps}")
-                if (
-                    time.perf_counter() - saved >= self.checkpoint_seconds
-                    or done == self.iterations
-                    or record.stopping
-                ):
-                    record.hold(done, carry, [{**self.loop.under_way(), **each} for each in _told(metrics)])
-                    record.save()
-                    saved = time.perf_counter()
+                count = min(window.left, fitting, self.iterations - done)
+                began = time.perf_counter()
+                # The loop works in the memory of what it is given: until the next state is held, there is none to save.
+                with undisturbed():
+                    carry, ended, reports = self.loop.advance(carry, count, began + CALL_SECONDS)
+                    count = len(ended.ended)
+                    mean = self._record(record, ended, done)
+                    done += count
+                    window.add(reports)
+                    metrics = window.means()
+                    for name, values in metrics.items():
+                        record.insist(np.isfinite(values), values, name, f" by step {done * self.steps}")
+                    if count:
+                        told = zip(_told(metrics), window.told(), strict=True)
+                        under_way = self.loop.under_way()
+                        record.hold(
+                            done,
+                            self.loop.kept(carry),
+                            [{**under_way, **each, **more} for each, more in told],
+                        )
+                if self.loop.broken is not None:
+                    raise self.loop.broken
+                record.say("train", done * self.steps, self.iterations * self.steps, mean, math.nan)
+                share = (time.perf_counter() - began) / CALL_SECONDS
+                fitting = max(1, count // 2) if share > 1.0 else 2 * fitting if share < 0.5 else fitting
+            record.save()
             pace = (done - before) * self.steps / max(time.perf_counter() - started, 1e-9)
             policy = jax.vmap(self.algorithm.policy)(carry.state)
-            return policy, self._finish(record, policy, metrics, pace)
+            return policy, self._finish(record, policy, window.means(), pace)
 
-    def _record(self, record: Record, reports: Ended, done: int, count: int) -> None:
-        """A row for every episode that ended, in the order of their ends."""
+    def _record(self, record: Record, reports: Ended, done: int) -> float:
+        """A row for every episode that ended, in the order of their ends; their mean return."""
         record.read_clock()
         for lane in range(len(self.seeds)):
             ended, returns, lengths = (np.asarray(part)[:, lane] for part in reports)
@@ -98,9 +107,7 @@ class BaselineProgram(AbstractProgram):
                 env_steps = (done + int(i)) * self.steps + (int(t) + 1) * n
                 record.add(lane, "train", float(returns[i, t, copy]), int(lengths[i, t, copy]), env_steps)
         finished = np.asarray(reports.returns)[np.asarray(reports.ended)]
-        mean = float(finished.mean()) if finished.size else math.nan
-        total = self.iterations * self.steps
-        record.say("train", (done + count) * self.steps, total, mean, math.nan)
+        return float(finished.mean()) if finished.size else math.nan
 
     def _finish(
         self, record: Record, policy: State, metrics: dict[str, Float[np.ndarray, " lanes"]], pace: float
@@ -154,6 +161,50 @@ class BaselineProgram(AbstractProgram):
     def close(self) -> None:
         if isinstance(self.loop, PythonLoop):
             self.loop.env.close()
+
+
+class Window:
+    """The metrics of the last `size` iterations, or of as many as there have been since it was full: what a run tells
+    of itself does not depend on how many of them a call of the loop did."""
+
+    def __init__(self, size: int):
+        self.size = size
+        self.rows: dict[str, Float[np.ndarray, "n lanes"]] = {}
+
+    @property
+    def _filled(self) -> int:
+        return len(next(iter(self.rows.values()))) if self.rows else 0
+
+    @property
+    def left(self) -> int:
+        """Iterations until it is full."""
+        return self.size - self._filled % self.size
+
+    def add(self, reports: dict[str, np.ndarray]) -> None:
+        full = self._filled == self.size
+        for name, new in reports.items():
+            self.rows[name] = (
+                np.concatenate([self.rows[name], new]) if name in self.rows and not full else new
+            )
+
+    def means(self) -> dict[str, Float[np.ndarray, " lanes"]]:
+        return {name: values.mean(axis=0) for name, values in self.rows.items()}
+
+    def told(self) -> list[dict[str, Any]]:
+        """Each seed's part, for its checkpoint."""
+        lanes = next(iter(self.rows.values())).shape[1]
+        return [
+            {"window": {name: rows[:, i].tolist() for name, rows in self.rows.items()}} for i in range(lanes)
+        ]
+
+    def restore(self, abouts: Sequence[dict[str, Any]]) -> None:
+        names = abouts[0]["metrics"]
+        # Checkpoints of earlier versions were made where it was full, and have the means alone.
+        own = [
+            about.get("window", {name: [about["metrics"][name]] * self.size for name in names})
+            for about in abouts
+        ]
+        self.rows = {name: np.array([each[name] for each in own], np.float32).T for name in names}
 
 
 def _without_lanes(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -1,34 +1,47 @@
 """The `e3rl` command. Each subcommand is one function that takes its parsed options and returns an exit code.
 
-Exit codes: 0 done, 2 for anything a person can mend (one line on stderr), 130 when interrupted. With `--json`
-a command prints one JSON object on stdout and nothing else there. What a subcommand alone needs is imported
-inside its function, so that `e3rl --help` stays quick.
+Exit codes: 0 done, 2 for anything a person can mend (one line on stderr), 130 when interrupted by Ctrl-C, 143 by
+SIGTERM, 129 by SIGHUP. With `--json` a command prints one JSON object on stdout and nothing else there. What a
+subcommand alone needs is imported inside its function, so that `e3rl --help` stays quick.
 """
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from e3rl._version import __version__
 from e3rl.cli.dreem_theory import dreem, theory
 from e3rl.cli.environments import bench, envs
+from e3rl.cli.errors import (
+    explained,
+    forget_stdout,
+    interrupted,
+    named_stdout,
+    one_line,
+    patient_warnings,
+    revive_streams,
+    tell,
+    wants_debug,
+)
 from e3rl.cli.results import report, reproduce
 from e3rl.cli.settings import settings
 from e3rl.cli.training import evaluate, train
-from e3rl.types import UserError
 
 USAGE_ERROR = 2
-INTERRUPTED = 130
+INTERRUPTED = 128
+"""And the signal's number: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
 
 
 class Parser(argparse.ArgumentParser):
     """argparse, with errors on a single line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"e3rl: error: {message} (see `{self.prog} --help`)\n")
+        self.exit(USAGE_ERROR, f"e3rl: error: {one_line(message)} (see `{self.prog} --help`)\n")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,24 +49,31 @@ def parser() -> argparse.ArgumentParser:
         prog="e3rl", description="Explicit explore-exploit reinforcement learning: DREEM and Neural-E³."
     )
     top.add_argument("--version", action="version", version=f"e3rl {__version__}")
+    debug: dict[str, Any] = {
+        "action": "store_true",
+        "default": argparse.SUPPRESS,
+        "help": "show the traceback of an error",
+    }
+    top.add_argument("--debug", **debug)
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def command(name: str, run: Callable[[argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=summary, description=summary)
         sub.set_defaults(run=run)
         sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        sub.add_argument("--debug", **debug)
         return sub
 
     sub = command("envs", envs, "List the environments; draw them.")
     sub.add_argument(
-        "--draw", type=Path, metavar="DIR", help="write the panels of the paper's Figure 1 as PNG"
+        "--draw", type=_folder, metavar="DIR", help="write the panels of the paper's Figure 1 as PNG"
     )
 
     sub = command("bench", bench, "Time the library against its yardsticks on one CPU (needs a checkout).")
     sub.add_argument(
         "names", nargs="*", metavar="NAME", help="which benchmarks, such as `envs` (default: all)"
     )
-    sub.add_argument("--out", type=Path, metavar="DIR", help="also save each benchmark as DIR/NAME.json")
+    sub.add_argument("--out", type=_folder, metavar="DIR", help="also save each benchmark as DIR/NAME.json")
 
     sub = command("train", train, "Train an agent: explore, then exploit.")
     sub.add_argument(
@@ -96,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
         "--async", dest="asynchronous", action="store_true",
         help="a process for each copy of a Gymnasium environment, for steps that take milliseconds",
     )  # fmt: skip
-    sub.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: under runs/)")
+    sub.add_argument("--out", type=_folder, metavar="DIR", help="the run's folder (default: under runs/)")
     sub.add_argument("--resume", action="store_true", help="go on with the run in --out")
     sub.add_argument(
         "--log", choices=["tensorboard"],
@@ -107,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("name", nargs="?", metavar="NAME", help="a preset, or an algorithm (default: all)")
 
     sub = command("evaluate", evaluate, "Play greedy episodes with a trained agent.")
-    sub.add_argument("run_folder", type=Path, metavar="DIR")
+    sub.add_argument("run_folder", type=_folder, metavar="DIR")
     sub.add_argument("--episodes", type=int, default=100)
     sub.add_argument(
         "--gif", type=Path, metavar="FILE", help="also film one greedy episode as an animated GIF"
@@ -119,7 +139,7 @@ def parser() -> argparse.ArgumentParser:
         "--list", action="store_true", help="list the ids, with what they are and how long they took"
     )
     sub.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to write (default: its folder under results/)"
+        "--out", type=_folder, metavar="DIR", help="where to write (default: its folder under results/)"
     )
     sub.add_argument("--seeds", metavar="N,N,...", help="other seeds than the experiment's own")
 
@@ -159,13 +179,22 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--phi", type=float, help="largest misfit that a model may have (default: Theorem 1's)")
     sub.add_argument("--doubling", action="store_true", help="with --certify: without knowing the rank")
     sub.add_argument("--seed", type=int, default=0)
-    sub.add_argument("--out", type=Path, metavar="DIR", help="save the results as CSV and JSON")
+    sub.add_argument("--out", type=_folder, metavar="DIR", help="save the results as CSV and JSON")
 
     sub = command(
         "report", report, "Draw a run's learning curve and where it went, or tabulate a folder of results."
     )
-    sub.add_argument("run_folder", type=Path, metavar="DIR")
+    sub.add_argument("run_folder", type=_folder, metavar="DIR")
     return top
+
+
+def _folder(text: str) -> Path:
+    """The path of a folder, which has a name."""
+    if not text:
+        raise argparse.ArgumentTypeError("a folder's name is missing")
+    if "\0" in text:
+        raise argparse.ArgumentTypeError("a folder's name has no zeros in it")
+    return Path(text)
 
 
 def _whole(text: str) -> int:
@@ -177,21 +206,42 @@ def _whole(text: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    revive_streams()
+    given = list(sys.argv[1:] if argv is None else argv)
+    args = None
     try:
-        args = parser().parse_args(argv)
-        code = args.run(args)
-        sys.stdout.flush()
+        args = parser().parse_args(given)
+        with patient_warnings(at_once=wants_debug(args)), named_stdout():
+            code: int = args.run(args)
         return code
     except SystemExit as exit_:  # argparse's way out: --help and usage errors
         return int(exit_.code or 0)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone (`e3rl envs | head`); a closed stdout must not fail again at interpreter exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt as error:
+        tell(interrupted(error, given), error if wants_debug(args) else None)
+        return INTERRUPTED + getattr(error, "number", signal.SIGINT)
+    except BrokenPipeError:  # the reader has gone (`e3rl envs | head`)
+        forget_stdout()
         return 0
-    except (OSError, ValueError) as error:
-        if not isinstance(error, UserError | OSError):
+    except Exception as error:
+        line = explained(error)
+        if line is None:
             raise
-        print("e3rl: error:", " ".join(str(error).split()), file=sys.stderr)
+        tell(f"error: {line}", error if wants_debug(args) else None)
         return USAGE_ERROR
+
+
+def run() -> NoReturn:
+    """The `e3rl` script."""
+    leave(main())
+
+
+def leave(code: int) -> NoReturn:
+    """End the process; a signal that comes now does so without a word. After an interruption it ends at once: what is
+    still being computed in other threads would crash while the interpreter takes itself apart."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if code > INTERRUPTED:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

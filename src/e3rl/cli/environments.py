@@ -96,8 +96,8 @@ def _seconds(value: float | None) -> str:
 
 def _save_benchmarks(folder: Path, report: dict[str, Any]) -> None:
     """One file per benchmark: a row's name starts with its benchmark's."""
-    folder.mkdir(parents=True, exist_ok=True)
+    from e3rl.runs.folder import write_json
+
     for name, config in report["config"].items():
         rows = [row for row in report["rows"] if row["name"].startswith(f"{name}/")]
-        saved = {"rows": rows, "config": config, "machine": report["machine"]}
-        (folder / f"{name}.json").write_text(json.dumps(saved, indent=2) + "\n")
+        write_json(folder / f"{name}.json", {"rows": rows, "config": config, "machine": report["machine"]})

@@ -7,11 +7,12 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from e3rl.cli.errors import explained, tell
 from e3rl.runs.summary import interval_text, verdict
 from e3rl.types import UserError
 
@@ -58,7 +59,7 @@ def train(args: argparse.Namespace) -> int:
     agent = AGENTS.called(args.algo)
     if args.help_settings:
         return _show_settings(agent, env, given, args.config, changes, args.json)
-    out = args.out or _default_folder(args, given, changes, seeds)
+    out = args.out if args.out is not None else _default_folder(args, given, changes, seeds)
     with LiveLine(quiet=args.json) as watch:
         watch.notes += [why] if why and not args.json else []
         paths, summaries = train_seeds(
@@ -76,15 +77,26 @@ def train(args: argparse.Namespace) -> int:
             heir=AGENTS.called(agent.hands_over_to) if agent.hands_over_to else None,
             log=args.log,
         )
-    picture = draw_runs(paths, out / "learning.png")
     if args.json:
-        print(json.dumps({"runs": summaries, "figure": str(picture)}))
+        picture = _picture(lambda: draw_runs(paths, out / "learning.png"))
+        print(json.dumps({"runs": summaries, "figure": None if picture is None else str(picture)}))
         return 0
     for path, summary in zip(paths, summaries, strict=True):
-        print(verdict(summary, agent.explores_first), f"({path})")
-    print(f"picture: {picture}")
+        print(verdict(summary, agent.explores_first), f"({path})", flush=True)
+    picture = _picture(lambda: draw_runs(paths, out / "learning.png"))
+    if picture is not None:
+        print(f"picture: {picture}")
     print(f"next: e3rl evaluate {shlex.quote(str(paths[0]))} --episodes 1000")
     return 0
+
+
+def _picture(draw: Callable[[], Path]) -> Path | None:
+    """The picture of a run whose results stand, whatever becomes of it."""
+    try:
+        return draw()
+    except (UserError, OSError, MemoryError) as error:
+        tell(f"no picture: {explained(error)}")
+        return None
 
 
 def _find_env(args: argparse.Namespace) -> None:

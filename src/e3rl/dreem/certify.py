@@ -16,6 +16,7 @@ from e3rl.dreem.eliminate import RealizabilityError
 from e3rl.dreem.model_class import ModelClass
 from e3rl.dreem.policies import optimal_policies
 from e3rl.envs.tabular import TabularMDP, factored_mdp, low_rank_mdp, random_mdp
+from e3rl.memory import refuse_too_large
 from e3rl.types import UserError
 
 MAX_SEED = 2**30
@@ -96,6 +97,13 @@ def make_problem(name: str, models: int, extra_policies: int, seed: int) -> Prob
     settings, rng = family(name), np.random.default_rng([seed, 17])
     truth = settings.make(2 * seed)
     table = np.asarray(truth.transitions)
+    plans = (models + extra_policies) * truth.horizon * truth.num_states
+    needs = {
+        "models": 8.0 * 4 * models * table.size,
+        "policies": 8.0 * 4 * plans,
+        "misfits": 8.0 * models * plans,
+    }
+    refuse_too_large("this problem", needs, lambda: "--models or --policies")
     tables = np.repeat(table[None], models, axis=0)
     place = int(rng.integers(models))
     strangers = _strangers(truth, settings.make(2 * seed + 1), rng)

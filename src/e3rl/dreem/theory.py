@@ -75,6 +75,24 @@ def constants(
     beta: float | None = None,
 ) -> Constants:
     """Theorem 1 for a class of `models` models and `policies` policies whose misfit matrices have rank ≤ `rank`."""
+    try:
+        return _constants(horizon, actions, rank, epsilon, delta, models, policies, beta)
+    except (OverflowError, ZeroDivisionError) as error:
+        raise UserError(
+            "the constants of Theorem 1 are beyond 1e308 for these: lower the sizes, or raise epsilon and delta"
+        ) from error
+
+
+def _constants(
+    horizon: int,
+    actions: int,
+    rank: int,
+    epsilon: float,
+    delta: float,
+    models: int,
+    policies: int,
+    beta: float | None,
+) -> Constants:
     sizes = {"horizon": horizon, "actions": actions, "rank": rank, "models": models, "policies": policies}
     for name, size in sizes.items():
         if size < 1:
@@ -83,6 +101,8 @@ def constants(
     check_fraction("delta", delta)
     beta = default_beta(rank) if beta is None else beta
     threshold = phi(horizon, actions, rank, epsilon)
+    if not math.isfinite(beta):
+        raise UserError(f"beta must be a finite number, got {beta}")
     if not beta > 2 * threshold:
         raise UserError(f"beta must be above 2φ = {2 * threshold:.3g}, got {beta}")
     rounds = max_rounds(horizon, actions, rank, epsilon, beta)
@@ -101,6 +121,7 @@ def constants(
         math.ceil(36864 * horizon**4 * actions**4 * rank * log / epsilon**2) for log in (log_term, paper_log)
     )
     whole = math.floor(rounds)
+    float(max(n, paper_n) * whole * horizon)  # or it is too large to be written down
     dominant = max(terms, key=lambda name: terms[name])
     return Constants(
         threshold, rounds, n, paper_n, functions, paper_n * whole, n * whole * horizon, terms, dominant

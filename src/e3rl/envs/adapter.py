@@ -1,6 +1,7 @@
 """The one door for environments: functional ones pass as they are, all others are adapted."""
 
 import contextlib
+import warnings
 from typing import Any
 
 import gymnasium
@@ -9,6 +10,7 @@ from gymnasium import spaces
 from jaxtyping import Float32
 
 from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.blame import RAISED, told
 from e3rl.envs.encoding import Encoding
 from e3rl.envs.registration import ENVIRONMENTS, FunctionalGymEnv, build, suggestion
 from e3rl.types import UserError
@@ -41,7 +43,14 @@ def make(env: Any, **kwargs: Any) -> "AbstractEnvironment | GymnasiumEnvironment
     core = env
     while isinstance(core, CHECKING_WRAPPERS):
         core = core.env
-    return core.functional if isinstance(core, FunctionalGymEnv) else GymnasiumEnvironment(env)
+    if isinstance(core, FunctionalGymEnv):
+        return core.functional
+    try:
+        return GymnasiumEnvironment(env)
+    except UserError:
+        raise
+    except RAISED as error:  # such as spaces that are missing, or no spaces
+        raise UserError(f"{type(env.unwrapped).__name__} cannot be used: {told(error)}") from error
 
 
 def _make_by_id(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
@@ -57,14 +66,14 @@ def _make_by_id(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
         raise UserError(f"{env_id} needs a package that is not installed: {one_line(error)}") from error
     except gymnasium.error.Error as error:
         raise UserError(f"cannot make {env_id!r}: {one_line(error)}") from error
-    except (TypeError, ValueError, KeyError, AssertionError) as error:
-        if not kwargs:
-            raise
+    except UserError:
+        raise
+    except RAISED as error:  # whatever the author of an environment lets escape
         unknown = [name for name in kwargs if f"unexpected keyword argument '{name}'" in str(error)]
         if unknown:
             raise UserError(f"{env_id} takes no argument {unknown[0]!r}") from error
         given = ", ".join(f"{name}={value!r}" for name, value in kwargs.items())
-        raise UserError(f"{env_id} cannot be made with {given}: {one_line(error)}") from error
+        raise UserError(f"{env_id} cannot be made{given and f' with {given}'}: {told(error)}") from error
 
 
 def one_line(error: BaseException) -> str:
@@ -138,7 +147,10 @@ class GymnasiumEnvironment:
         return step
 
     def close(self) -> None:
-        self.env.close()
+        try:
+            self.env.close()
+        except RAISED as error:  # what was learned is not lost by that
+            warnings.warn(f"{self.name} cannot be closed: {told(error)}", stacklevel=2)
 
     def _error(self, problem: str) -> BadReturn:
         return BadReturn(f"{self.name}, episode {self._episode}, step {self._step}", problem)

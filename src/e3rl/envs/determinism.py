@@ -11,6 +11,7 @@ import numpy as np
 
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.blame import RAISED
 from e3rl.types import Key
 
 TWINS = 3
@@ -75,7 +76,7 @@ def _twins_agree(env: GymnasiumEnvironment, generator: np.random.Generator, step
             if not np.array_equal(obs, twin_obs) or (reward, terminated) != (twin_reward, twin_terminated):
                 return False
             running = not (terminated or truncated or twin_truncated)
-    except Exception:  # somebody else's environment can raise anything, and so can copying it
+    except RAISED:  # somebody else's environment can raise anything, and so can copying it
         return False
     return True
 

@@ -9,6 +9,7 @@ from jaxtyping import Float32
 
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.blame import RAISED
 from e3rl.envs.registration import FunctionalGymEnv
 
 EPISODES, STEPS = 10, 20
@@ -77,7 +78,7 @@ def glance(env: AbstractEnvironment | GymnasiumEnvironment) -> Glance:
                 rewards.append(float(reward))
                 ended = terminated or truncated
             episodes.append(frames)
-    except Exception:  # whatever an environment raises will be told when it is trained on
+    except RAISED:  # whatever an environment raises will be told when it is trained on
         return Glance()
     return Glance(episodes, rewards)
 

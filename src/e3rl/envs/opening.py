@@ -8,8 +8,9 @@ from typing import Any, cast
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from e3rl.envs.adapter import GymnasiumEnvironment, make, one_line
+from e3rl.envs.adapter import GymnasiumEnvironment, make
 from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.blame import RAISED, told
 from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.envs.spec import Spec, spec_of
 from e3rl.types import UserError
@@ -86,5 +87,5 @@ class Opened:
 def _from_spec(spec: EnvSpec) -> GymnasiumEnvironment:
     try:
         return GymnasiumEnvironment(gymnasium.make(spec))
-    except (gymnasium.error.Error, TypeError, ValueError) as error:
-        raise UserError(f"{spec.id} cannot be copied, set copies=1: {one_line(error)}") from error
+    except RAISED as error:
+        raise UserError(f"{spec.id} cannot be copied, set copies=1: {told(error)}") from error

@@ -23,6 +23,7 @@ from e3rl.envs.maze import Maze
 from e3rl.envs.mountain_car import MountainCar
 from e3rl.envs.river_swim import RiverSwim
 from e3rl.envs.tabular import factored_mdp, latent_lock, low_rank_mdp, random_mdp
+from e3rl.memory import refuse_too_large, size_of
 from e3rl.registry import Registry
 from e3rl.types import Action, Key, UserError
 
@@ -79,10 +80,40 @@ def build(env_id: str, **kwargs: Any) -> AbstractEnvironment:
         if isinstance(parameters[name].default, float):
             kwargs[name] = float(kwargs[name])
     try:
+        _refuse_too_large(env_id, constructor, kwargs)
         return constructor(**kwargs)
-    except (TypeError, OverflowError) as error:
+    except (TypeError, OverflowError, MemoryError) as error:
         given = ", ".join(f"{name}={value!r}" for name, value in kwargs.items())
         raise UserError(f"{env_id} cannot be made with {given}: {error}") from error
+
+
+COPIES = 8
+"""Times that an environment's own arrays are held at once, such as while it is drawn, and so are observations, as
+numbers: those seen, their bounds, what they are compared with."""
+SURELY_SMALL = 12
+"""A whole number up to which no option makes an environment large."""
+
+
+def _refuse_too_large(env_id: str, constructor: Constructor, kwargs: dict[str, Any]) -> None:
+    """An error where the environment, a state or an observation would not fit into memory several times over."""
+    sizes = {
+        name: value
+        for name, value in kwargs.items()
+        if isinstance(value, int) and name not in ("seed", "time_limit")
+    }
+    if max(sizes.values(), default=0) <= SURELY_SMALL:
+        return
+
+    def everything(key: Key) -> Any:
+        env = constructor(**kwargs)
+        return eqx.filter(env, eqx.is_array), *env.reset(key)
+
+    try:
+        made, state, obs = jax.eval_shape(everything, jax.eval_shape(jax.random.key, 0))
+    except jax.errors.JAXTypeError:  # one that looks at its own numbers, and has to look after itself
+        return
+    needs = {"arrays": COPIES * size_of((made, state)), "observations": COPIES * 8 * obs.size}
+    refuse_too_large(env_id, needs, lambda: max(sizes, key=lambda name: sizes[name]))
 
 
 def drawn_from_a_seed(env_id: str) -> bool:
@@ -97,11 +128,12 @@ def _fault(name: str, default: Any, value: Any) -> str | None:
         fits = 0 <= value < 2**31 if whole else _is_key(value)
         return None if fits else "a whole number from 0 to 2**31 − 1"
     if name == "noise_bits":
-        return None if whole or value is None else "a whole number"
+        fits = value is None or (whole and value < 2**31)
+        return None if fits else f"a whole number{' below 2**31' if whole else ''}"
     if isinstance(default, bool):  # before int: a bool is one to Python
         return None if isinstance(value, bool) else "true or false"
     if isinstance(default, int):
-        return None if whole else "a whole number"
+        return None if whole and abs(value) < 2**31 else f"a whole number{' below 2**31' if whole else ''}"
     if isinstance(default, float):
         return None if whole or isinstance(value, float) else "a number"
     return None

@@ -1,5 +1,6 @@
 """Finite MDPs given by their tables: the setting of section 2 and of Propositions 1 to 3."""
 
+import math
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.drawing import draw_strip
 from e3rl.envs.lock import DEAD, DEATH_BONUS, GOAL_REWARD, NUM_ACTIONS, NUM_STATES, CombinationLock
+from e3rl.memory import refuse_too_large
 from e3rl.types import Action, Flag, Key, Reward, UserError
 
 ROW_TOLERANCE = 1e-9
@@ -156,6 +158,9 @@ def _check_rows(name: str, table: np.ndarray) -> None:
 
 def _random_rows(key: Key, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
     """Rows uniform over the simplex (normalised exponentials), normalised in float64."""
+    refuse_too_large(
+        "the table", {"entries": 32 * math.prod(shape)}, lambda: "the number of states or actions"
+    )
     rows = np.asarray(jax.random.exponential(key, shape), dtype=np.float64)
     return rows / rows.sum(axis=-1, keepdims=True)
 

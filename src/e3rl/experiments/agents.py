@@ -8,6 +8,7 @@ import numpy as np
 
 from e3rl.baselines.agent import DQN, PPO, PPORND
 from e3rl.envs.adapter import GymnasiumEnvironment
+from e3rl.envs.blame import RAISED
 from e3rl.envs.opening import Opened
 from e3rl.envs.registration import FunctionalGymEnv
 from e3rl.neural.agent import UE2, NeuralE3
@@ -84,7 +85,7 @@ def repetition(opened: Opened) -> tuple[float, bool]:
                 obs, _, terminated, truncated = env.step(random.integers(env.num_actions))
                 ended = terminated or truncated
             before |= seen
-    except Exception:  # whatever an environment raises will be told when it is trained on
+    except RAISED:  # whatever an environment raises will be told when it is trained on
         return 0.0, False
     return again / max(steps, 1), one_hot
 

@@ -1,6 +1,7 @@
 """DREEM's guarantee measured: Theorem 1's constants over several families, and how far below its n they still work."""
 
 import csv
+import io
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 from e3rl._version import __version__
 from e3rl.dreem.certify import FAMILIES, certify
+from e3rl.runs.checkpoint import write_file
 from e3rl.runs.folder import git_commit, write_json
 
 SHRINKS = tuple(10.0**k for k in range(9))
@@ -74,10 +76,10 @@ def still_works(rows: Sequence[dict[str, Any]], required: float) -> list[dict[st
 
 def save(name: str, out: Path, rows: Sequence[dict[str, Any]], settings: dict[str, Any]) -> None:
     """`out`/NAME.csv with the rows and .json with how they came about."""
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / f"{name}.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
+    text = io.StringIO()
+    table = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    write_file(out / f"{name}.csv", text.getvalue().encode())
     about = {"rows": list(rows), "settings": settings, "version": __version__, "commit": git_commit()}
     write_json(out / f"{name}.json", json.loads(json.dumps(about)))

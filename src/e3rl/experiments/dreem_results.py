@@ -1,20 +1,22 @@
 """The data of docs/dreem.md under results/dreem/: ranks, ellipsoids and the lock."""
 
 import csv
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from e3rl.experiments import dreem_ellipsoid, dreem_lock, dreem_rank
+from e3rl.runs.checkpoint import write_file
 from e3rl.runs.folder import write_json
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
+    text = io.StringIO()
+    table = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    write_file(path, text.getvalue().encode())
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from e3rl.envs.opening import Opened
 from e3rl.neural.auto import suited_config
 from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.memory import memory_of
 from e3rl.neural.old_names import OLD_NAMES
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.training import NeuralProgram, ends_at_its_own_time
@@ -38,6 +39,10 @@ class NeuralE3(AbstractAgent):
     @classmethod
     def share_a_program(cls, config: NeuralE3Config) -> bool:
         return not ends_at_its_own_time(config)
+
+    @classmethod
+    def memory(cls, opened: Opened, config: NeuralE3Config, lanes: int, computing: bool) -> dict[str, float]:
+        return memory_of(opened, config, lanes, computing)
 
     @classmethod
     def make_program(

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.envs.base import AbstractEnvironment, Observation
@@ -20,11 +19,8 @@ from e3rl.neural.config import NeuralE3Config
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay, Scale
 from e3rl.runs.lanes import lane_of
-from e3rl.types import Action, Flag, Key, Keys, Trajectory, UserError, key_for
+from e3rl.types import Action, Flag, Key, Keys, Trajectory, key_for
 from e3rl.values.update import QState
-
-LARGEST_BUFFER = 8 * 2**30
-"""Bytes of observations that a replay buffer may take."""
 
 
 class Episodes(NamedTuple):
@@ -65,16 +61,6 @@ class OneSeed:
         rounds = config.rounds.count * config.rounds.episodes
         # An epoch more than planned, for what is kept of one that an environment broke.
         self.capacity = ((self.epochs + 1) * config.explore.per_epoch + rounds) * spec.horizon
-        self._refuse_too_large()
-
-    def _refuse_too_large(self) -> None:
-        entries = self.problem.entries
-        size = 2 * self.capacity * entries * np.dtype(self.storage).itemsize
-        if size > LARGEST_BUFFER:
-            raise UserError(
-                f"{self.capacity} transitions of {entries} entries would take {size / 2**30:.0f} GiB: lower "
-                "explore.episodes, or shrink the observations (gymnasium.wrappers.ResizeObservation)"
-            )
 
     def fresh(self, key: Key) -> tuple[ModelSet, QState | None, Replay]:
         """Models, the planner's value and the replay buffer before the first episode."""

@@ -28,8 +28,6 @@ from e3rl.runs.lanes import seed_keys, side_by_side
 from e3rl.runs.record import Record
 from e3rl.types import Key, Keys, Trajectory, UserError
 
-CHECKPOINT_EPOCHS = 20
-
 
 class NeuralProgram(AbstractProgram):
     """Trains one agent per seed, each on its own environment."""
@@ -40,7 +38,6 @@ class NeuralProgram(AbstractProgram):
         specs: Sequence[Spec],
         config: NeuralE3Config,
         seeds: Sequence[int],
-        checkpoint_epochs: int = CHECKPOINT_EPOCHS,
     ):
         if len(seeds) > 1 and ends_at_its_own_time(config):
             # Otherwise a seed's result would depend on its neighbours.
@@ -55,7 +52,6 @@ class NeuralProgram(AbstractProgram):
         self.seeds = seeds
         self.keys = seed_keys(seeds)
         self.agent = compiled_agent(self.spec, config)
-        self.checkpoint_epochs = checkpoint_epochs
         self.inherited: Steps | None = None
         """Experience of another agent, to begin with."""
         self._memory: Any = None
@@ -109,8 +105,6 @@ class NeuralProgram(AbstractProgram):
             self._record(record, "explore", epoch.collected, epoch.fitted, epoch.v_explore)
             state = (epoch.models, learned.value, epoch.replay)
             record.hold(epoch.t + 1, state)
-            if (epoch.t + 1) % self.checkpoint_epochs == 0 or epoch.t + 1 == self.agent.one.epochs:
-                record.save()
             after_epoch(epoch)
 
         with record:
@@ -293,6 +287,9 @@ class NeuralProgram(AbstractProgram):
         plans = self.agent.exploit_plans(policy, *now, self._memory)
         self._memory, self._next_times = plans.memory, times + 1
         return np.asarray(plans.actions[:, 0])
+
+    def evaluation_memory(self, episodes: int) -> float:
+        return float(episodes * self.spec.horizon * (8 * self.agent.one.problem.entries + 16))
 
     def blank_policy(self) -> Policy:
         def fresh() -> Policy:

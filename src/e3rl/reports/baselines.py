@@ -18,6 +18,7 @@ from e3rl.envs.adapter import one_line
 from e3rl.experiments.baselines import BASELINE_EXPERIMENTS
 from e3rl.reports import deterministic, lock_budgets
 from e3rl.reports.results import results_in
+from e3rl.reports.saving import save_figure
 from e3rl.types import UserError
 
 NEURAL, NEURAL_COLOUR = "Neural-E³", deterministic.COLOURS[0]
@@ -186,7 +187,7 @@ def draw(folder: Path) -> list[Path]:
     for name, figure in figures.items():
         if figure is not None:
             written.append(folder / f"{name}.png")
-            figure.savefig(written[-1], dpi=130)
+            save_figure(figure, written[-1], dpi=130)
     return written
 
 

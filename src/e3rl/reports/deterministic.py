@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from e3rl.neural.old_names import stored_config
 from e3rl.reports.results import Result, results_in
+from e3rl.reports.saving import save_figure
 from e3rl.types import UserError
 
 FAMILIES = ("maze", "mountaincar", "acrobot")
@@ -79,7 +80,7 @@ def draw(folder: Path) -> Path:
         axes.set_ylabel("return")
         axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     path = folder / "returns.png"
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path, dpi=120)
     return path
 
 

@@ -14,6 +14,7 @@ from e3rl.dreem.rank import Factorisation
 from e3rl.experiments import dreem_ellipsoid
 from e3rl.experiments.dreem_lock import REWARDS, SHOWN
 from e3rl.experiments.dreem_results import read_csv
+from e3rl.reports.saving import save_figure
 
 BLUE, RED, GREEN, GREY = "#3b6fb6", "#c0392b", "#2e8b57", "#999999"
 DPI = 150
@@ -32,7 +33,7 @@ def draw(folder: Path) -> list[Path]:
     paths = []
     for name, figure in figures.items():
         paths.append(folder / f"{name}.png")
-        figure.savefig(paths[-1], dpi=DPI, metadata=METADATA)
+        save_figure(figure, paths[-1], dpi=DPI, metadata=METADATA)
     return paths
 
 

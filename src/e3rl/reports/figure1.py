@@ -14,6 +14,7 @@ from e3rl.envs.acrobot import Acrobot, AcrobotState
 from e3rl.envs.lock import GOOD_1, CombinationLock, LockState
 from e3rl.envs.maze import Maze
 from e3rl.envs.mountain_car import MountainCar
+from e3rl.reports.saving import save_figure
 
 Picture = UInt8[np.ndarray, "h w 3"]
 
@@ -83,5 +84,5 @@ def draw_panels(folder: Path, seed: int = 0) -> list[Path]:
         paths.append(folder / f"{name}.png")
         image.imsave(paths[-1], picture, metadata=METADATA)
     paths.append(folder / f"{COMBINED}.png")
-    combined(pictures).savefig(paths[-1], metadata=METADATA)
+    save_figure(combined(pictures), paths[-1], metadata=METADATA)
     return paths

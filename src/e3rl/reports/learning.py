@@ -14,8 +14,9 @@ from e3rl.envs.lock import NUM_STATES
 from e3rl.experiments.agents import AGENTS
 from e3rl.experiments.names import algorithm_name, task_name
 from e3rl.neural.agent import NeuralE3
+from e3rl.reports.saving import save_figure
 from e3rl.runs.checkpoint import load_arrays
-from e3rl.runs.folder import FORMAT, RunFolder, read_json, read_metrics
+from e3rl.runs.folder import FORMAT, RunFolder, read_about, read_metrics
 from e3rl.types import UserError
 
 EXPLORE, EXPLOIT = "#3b6fb6", "#c0392b"
@@ -25,7 +26,7 @@ SHOWN = {"return": "return", "disagreement": "disagreement of the models", "leng
 
 def draw_runs(paths: Sequence[Path], out: Path) -> Path:
     """One figure for one run, or for several seeds of the same one (median and range)."""
-    about = read_json(paths[0] / "config.json")
+    about = read_about(paths[0])
     tables = [_metrics(path) for path in paths]
     visits = [found for path in paths if (found := lock_visits(path)) is not None]
     figure = Figure(figsize=(11, 6.5 if visits else 3.6), layout="constrained")
@@ -44,7 +45,7 @@ def draw_runs(paths: Sequence[Path], out: Path) -> Path:
     task = task_name(about.get("env"), about.get("env_options"))
     figure.suptitle(f"{algorithm_name(about.get('algo'))}: {task}, {seeds}{state}", fontsize=11)
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=120)
+    save_figure(figure, out, dpi=120)
     return out
 
 
@@ -101,7 +102,7 @@ def _optimum(paths: Sequence[Path]) -> float | None:
 def lock_visits(path: Path) -> Float[np.ndarray, "3 H"] | None:
     """How often each (state, level) of the lock was visited while exploring, from the replay buffer; None for other
     environments, for agents that keep no such buffer, and for runs of earlier versions."""
-    about, folder = read_json(path / "config.json"), RunFolder(path)
+    about, folder = read_about(path), RunFolder(path)
     agent = AGENTS[about["algo"]] if about.get("algo") in AGENTS else None
     is_lock = str(about.get("env", "")).startswith("e3rl/CombinationLock")
     if not is_lock or agent is None or not issubclass(agent, NeuralE3) or about.get("format") != FORMAT:

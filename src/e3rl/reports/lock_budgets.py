@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from e3rl.experiments.lock import LOCK_EXPERIMENTS
 from e3rl.experiments.names import settings_name
 from e3rl.reports.results import results_in
+from e3rl.reports.saving import save_figure
 from e3rl.types import UserError
 
 PAPER_RATIO = {5: 25, 10: 50, 15: 50, 20: 75}
@@ -115,5 +116,5 @@ def draw_budgets(folder: Path) -> Path:
         unused.remove()
     panels[0].legend(frameon=False, fontsize=7)
     out = folder / "budgets.png"
-    figure.savefig(out, dpi=120)
+    save_figure(figure, out, dpi=120)
     return out

@@ -10,6 +10,7 @@ from jaxtyping import Int
 
 from e3rl.envs.adapter import one_line
 from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.blame import RAISED
 from e3rl.envs.opening import Opened, open_environment
 from e3rl.experiments.agents import AGENTS
 from e3rl.experiments.names import task_name
@@ -21,7 +22,7 @@ from e3rl.neural.slots import OneSeed
 from e3rl.replay import Replay
 from e3rl.runs.agent import read_config
 from e3rl.runs.checkpoint import load_arrays, load_tree
-from e3rl.runs.folder import RunFolder, read_json
+from e3rl.runs.folder import RunFolder, read_about
 from e3rl.types import UserError
 
 
@@ -65,7 +66,7 @@ class Recorded(NamedTuple):
 def read_run(path: Path) -> Recorded | None:
     """The run in `path`; None where there is nothing to draw from: an agent without models, no checkpoint yet or one of
     an earlier version, an environment that cannot be made again. A damaged file raises a `UserError`."""
-    about, folder = read_json(path / "config.json"), RunFolder(path)
+    about, folder = read_about(path), RunFolder(path)
     agent = AGENTS[about["algo"]] if about.get("algo") in AGENTS else None
     if agent is None or not issubclass(agent, NeuralE3) or not about.get("env") or not folder.state.is_file():
         return None
@@ -90,7 +91,7 @@ def _made_again(env_id: str, options: dict[str, Any]) -> Opened:
     """The environment; one that runs in Python is closed at once, since only its spaces are wanted."""
     try:
         opened = open_environment(env_id, options)
-    except Exception as error:  # whatever the author of an environment lets escape
+    except RAISED as error:  # whatever the author of an environment lets escape
         raise UserError(f"{env_id} cannot be made: {one_line(error)}") from error
     opened.close()
     return opened

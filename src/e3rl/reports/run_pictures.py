@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from e3rl.reports.control import phase_plane
 from e3rl.reports.prediction_strip import prediction_strip
 from e3rl.reports.recorded import Recorded, read_run
+from e3rl.reports.saving import save_figure
 from e3rl.reports.search_graph import search_graph
 from e3rl.runs.folder import seed_folders
 
@@ -32,5 +33,5 @@ def draw_extra(path: Path) -> list[Path]:
         figure = draw(run)
         if figure is not None:
             written.append(path / f"{name}.png")
-            figure.savefig(written[-1], dpi=DPI)
+            save_figure(figure, written[-1], dpi=DPI)
     return written

@@ -1,5 +1,8 @@
 """What every agent is: a choice of settings, a program that trains one or several seeds, and five methods."""
 
+import contextlib
+import copy
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,18 +17,27 @@ from jaxtyping import Float, Int
 from e3rl.envs.adapter import batch_size, violation
 from e3rl.envs.opening import Opened, open_environment
 from e3rl.envs.spec import Spec
+from e3rl.memory import refuse_too_large
 from e3rl.runs.checkpoint import load_tree, save_tree
-from e3rl.runs.folder import RunFolder, read_json, refuse_earlier
+from e3rl.runs.folder import ABOUT, RunFolder, read_about, refuse_earlier
 from e3rl.runs.handover import Steps
 from e3rl.runs.lanes import as_lane, lane_of
 from e3rl.runs.logs import open_log
 from e3rl.runs.progress import Callback, LiveLine, Watcher, nobody
 from e3rl.runs.record import Record, StopAsked
-from e3rl.runs.settings import Settings, as_dict, changed, from_dict
+from e3rl.runs.settings import Settings, as_dict, as_plain, by_path, changed, from_dict, numbers_of
 from e3rl.runs.summary import Summary
 from e3rl.types import Key, Keys, UserError, key_for
 
 Agent = TypeVar("Agent", bound="AbstractAgent")
+SURELY_SMALL = 500
+"""A number up to which no setting makes a program large."""
+SURELY_COMPUTED = 5_000
+"""A number up to which what is made on the way is no larger than what is held."""
+LARGEST_COUNTED = 2**20
+"""A number up to which shapes made of it can be spoken of, even where nothing of that shape could be made."""
+MOST_TRIED = 6
+"""Settings that are halved to see what that saves, where it takes long to see."""
 
 
 class AbstractProgram(ABC):
@@ -58,6 +70,10 @@ class AbstractProgram(ABC):
     def blank_policy(self) -> Any:
         """The shapes of one seed's policy."""
 
+    def evaluation_memory(self, episodes: int) -> float:
+        """Bytes that so many greedy episodes take, as far as they are held together."""
+        return 16.0 * episodes * self.spec.horizon
+
     def load_policy(self, path: Path) -> Any:
         """One seed's policy from its file."""
         return load_tree(path, self.blank_policy())[0]
@@ -71,9 +87,10 @@ class AbstractAgent(ABC):
     """Learns, predicts, evaluates, saves and loads.
 
     `env` is an id (with `env_options`), a Gymnasium environment or a functional one. `config` is an object of this
-    agent's settings or the name of a preset; without it the settings are chosen by the environment's looks, and
-    `agent.config` shows them. With `asynchronous` every copy of a Gymnasium environment lives in a process of its own
-    (see `PythonCopies`); the results are the same.
+    agent's settings, the name of a preset, or a dictionary of changes (`{"planner": "graph", "planner.nodes": 500}`) to
+    the settings that are chosen by the environment's looks, as all are without it; `agent.config` shows them. With
+    `asynchronous` every copy of a Gymnasium environment lives in a process of its own (see `PythonCopies`);
+    the results are the same.
     """
 
     algo: ClassVar[str]
@@ -91,14 +108,16 @@ class AbstractAgent(ABC):
         self,
         env: Any,
         config: Any = None,
-        seed: int = 0,
+        seed: int | np.integer = 0,
         env_options: Mapping[str, Any] | None = None,
         asynchronous: bool = False,
     ):
-        options = dict(env_options or {})
+        seed = checked_seed(seed)
+        options = {name: as_plain(value) for name, value in (env_options or {}).items()}
         opened = open_environment(env, options)
         try:
             self.config = self.configured(opened, config)
+            self.refuse_too_large(opened, self.config)
             self.program = self.make_program([opened], self.config, [seed], asynchronous)
         except BaseException:
             opened.close()
@@ -134,8 +153,12 @@ class AbstractAgent(ABC):
 
     @classmethod
     def configured(cls, opened: Opened, config: Any = None, changes: Mapping[str, Any] | None = None) -> Any:
-        """Settings from an object, a preset's name, or None for what suits the environment, with changes by path."""
-        if config is None or config == "auto":
+        """Settings from an object, a preset's name, a dictionary of changes to what suits the environment, or None for
+        that itself, with changes by path."""
+        if isinstance(config, Mapping):
+            changes = {**by_path(config), **(changes or {})}
+            config = None
+        if config is None or (isinstance(config, str) and config == "auto"):
             config = cls.suited(opened)
         elif isinstance(config, str):
             if config not in cls.presets:
@@ -144,6 +167,49 @@ class AbstractAgent(ABC):
         if not isinstance(config, cls.settings):
             raise UserError(f"{cls.algo} takes settings of type {cls.settings.__name__}, got {config!r}")
         return changed(config, changes or {})
+
+    @classmethod
+    def memory(cls, opened: Opened, config: Any, lanes: int, computing: bool) -> dict[str, float]:
+        """Bytes that a program of so many seeds would take, by what takes them, from shapes alone; with `computing`,
+        also what is made on the way, which takes longer to find out. Nothing, where an agent does not know."""
+        return {}
+
+    @classmethod
+    def refuse_too_large(cls, opened: Opened, config: Any, lanes: int = 1) -> None:
+        """An error where a program would not fit into memory. Where every number is small it does."""
+        sizes = sorted(((value, path) for path, value in numbers_of(config)), reverse=True)
+        largest = max([value for value, _ in sizes] + [opened.spec.horizon, lanes])
+        if largest <= SURELY_SMALL:
+            return
+
+        def refuse(computing: bool) -> None:
+            def total(opened: Opened, config: Any, lanes: int) -> float:
+                return sum(cls.memory(opened, config, lanes, computing).values())
+
+            def what_to_lower() -> str:
+                """Whatever, halved, leaves the least."""
+                whole, left = total(opened, config, lanes), {}
+                for value, path in sizes[: MOST_TRIED if computing else None]:
+                    with contextlib.suppress(UserError):
+                        left[path] = total(opened, changed(config, {path: max(1, value // 2)}), lanes)
+                shorter = copy.copy(opened)
+                shorter.spec = dataclasses.replace(opened.spec, horizon=max(1, opened.spec.horizon // 2))
+                left["the length of episodes"] = total(shorter, config, lanes)
+                left["--seeds"] = total(opened, config, max(1, lanes // 2))
+                found = [path for path in sorted(left, key=left.__getitem__) if left[path] < 0.9 * whole]
+                return " or ".join(found[:3]) or "the size of observations"
+
+            refuse_too_large("this run", cls.memory(opened, config, lanes, computing), what_to_lower)
+
+        try:
+            refuse(computing=False)
+            if largest > SURELY_COMPUTED:
+                refuse(computing=True)
+        except (OverflowError, TypeError, ValueError) as error:
+            value, path = sizes[0]
+            if isinstance(error, UserError) or value <= LARGEST_COUNTED:
+                raise
+            raise UserError(f"{path}={value} is beyond what can be counted with: lower it") from error
 
     @classmethod
     def describe(cls, env: str | None, options: Mapping[str, Any], seed: int, config: Any) -> dict[str, Any]:
@@ -177,11 +243,11 @@ class AbstractAgent(ABC):
         folders = [RunFolder(Path(out))] if out is not None else []
         opened = None if log is None else open_log(log)
         with LiveLine(quiet=not progress) as line:
-            record = Record(
-                [self.seed], folders, [self.description], line if watch is nobody else watch, callback, opened
-            )
+            seen_by = line if watch is nobody else watch
+            record = Record([self.seed], folders, [self.description], seen_by, callback=callback, log=opened)
             try:
-                policies, [summary] = self.program.learn(record, resume)
+                with record:
+                    policies, [summary] = self.program.learn(record, resume)
             except StopAsked:
                 return Summary(record.stopped(0), self.explores_first)
         self.policy = lane_of(policies)
@@ -225,15 +291,22 @@ class AbstractAgent(ABC):
         rows = list(iterate(batch_space(space, count), obs))
         return self.program.act_many(policy, rows, np.broadcast_to(steps, count), keys)
 
-    def evaluate(self, episodes: int = 100) -> Float[np.ndarray, " n"]:
+    def evaluate(self, episodes: int | np.integer = 100) -> Float[np.ndarray, " n"]:
         """The returns of that many greedy episodes, other ones than those of training."""
+        episodes = as_plain(episodes)
+        if not isinstance(episodes, int) or isinstance(episodes, bool):
+            raise UserError(f"episodes must be a whole number, got {episodes!r}")
         if episodes < 1:
             raise UserError(f"episodes must be at least 1, got {episodes}")
+        needs = {"episodes": self.program.evaluation_memory(episodes)}
+        refuse_too_large(f"{episodes} episodes", needs, lambda: "their number")
         return self.program.evaluate(as_lane(self._learned()), episodes)[0]
 
     def save(self, path: str | Path) -> None:
-        folder = RunFolder(Path(path))
-        save_tree(folder.policy, self._learned())
+        """Write what `load` reads into a folder; one that holds something else is refused."""
+        folder, policy = RunFolder(Path(path)), self._learned()
+        folder.refuse_foreign()
+        save_tree(folder.policy, policy)
         folder.write_config(self.description)
 
     @classmethod
@@ -272,14 +345,19 @@ class AbstractAgent(ABC):
         return self.policy
 
 
-KEYS = ("algo", "env", "env_options", "seed", "config")
+def checked_seed(seed: Any) -> int:
+    """A seed as a whole number, NumPy's too."""
+    plain = as_plain(seed)
+    if not isinstance(plain, int) or isinstance(plain, bool) or not 0 <= plain < 2**31:
+        raise UserError(f"seed must be a whole number from 0 to 2**31 − 1, got {seed!r}")
+    return plain
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """A run's config.json, with everything in it that a run has."""
-    about = read_json(path / "config.json")
+    about = read_about(path)
     refuse_earlier(path, about)
-    missing = [key for key in KEYS if key not in about]
+    missing = [key for key in ABOUT if key not in about]
     if missing:
         raise UserError(f"{path / 'config.json'} is no configuration of a run: {missing[0]!r} is missing")
     return about

@@ -1,6 +1,7 @@
 """Checkpoints: arrays and a little text in one safetensors file. Reading one runs no code of the file's."""
 
 import contextlib
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -16,6 +17,8 @@ from e3rl.types import UserError
 
 FORMAT = "e3rl checkpoint 2"
 EARLIER = "e3rl checkpoint "
+CHECKSUM = "checksum"
+"""Beside what is said about the arrays: a digest of everything. Files of earlier versions have none."""
 Tree = TypeVar("Tree")
 
 
@@ -44,7 +47,6 @@ def commit_file(path: Path) -> None:
     try:
         staged(path).replace(path)
     except OSError as error:
-        discard_staged(path)
         raise _unwritable(path, error) from error
 
 
@@ -56,7 +58,24 @@ def discard_staged(path: Path) -> None:
 def write_file(path: Path, data: bytes) -> None:
     """Replace `path` as a whole or not at all: a crash or a full disk leaves the old file."""
     stage_file(path, data)
-    commit_file(path)
+    try:
+        commit_file(path)
+    except UserError:
+        discard_staged(path)
+        raise
+
+
+def append_file(path: Path, data: bytes, durably: bool) -> None:
+    """Add to the end of a file that is there; a kill may leave the last line torn."""
+    try:
+        with path.open("r+b") as file:
+            file.seek(0, os.SEEK_END)
+            file.write(data)
+            file.flush()
+            if durably:
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 def _unwritable(path: Path, error: OSError) -> UserError:
@@ -67,7 +86,17 @@ def _unwritable(path: Path, error: OSError) -> UserError:
 def tree_bytes(tree: Any, **about: Any) -> bytes:
     """Every array of `tree` under its own name, with `about` as JSON beside them."""
     arrays = {name: np.array(leaf, order="C") for name, leaf in _named(tree).items()}
-    return save(arrays, metadata={FORMAT: json.dumps(about)})
+    # In the one text that there is: safetensors writes several in any order.
+    return save(arrays, metadata={FORMAT: json.dumps({**about, CHECKSUM: checksum(arrays, about)})})
+
+
+def checksum(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> str:
+    """A digest of names, types, shapes, every byte, and what is said about them."""
+    found = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+    return found.hexdigest()
 
 
 def save_tree(path: Path, tree: Any, **about: Any) -> None:
@@ -83,11 +112,17 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             metadata = file.metadata() or {}
             if FORMAT not in metadata:
                 raise UserError(f"{path} is not {_what_it_is(metadata)}")
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata[FORMAT])  # noqa: SIM118
-    except (SafetensorError, ValueError, OSError) as error:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        about = json.loads(metadata[FORMAT])
+        if not isinstance(about, dict):
+            raise ValueError("what is said about its arrays is no JSON object")
+        if about.pop(CHECKSUM, None) not in (None, checksum(arrays, about)):
+            raise ValueError("its bytes are not those that were written, the checksum says")
+    except (SafetensorError, ValueError, TypeError, OSError, RecursionError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from error
+    return arrays, about
 
 
 def _what_it_is(metadata: dict[str, str]) -> str:

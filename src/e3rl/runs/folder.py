@@ -4,13 +4,15 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from e3rl._version import __version__
 from e3rl.runs.checkpoint import (
+    append_file,
     commit_file,
     discard_staged,
     load_arrays,
@@ -20,6 +22,7 @@ from e3rl.runs.checkpoint import (
     tree_bytes,
     write_file,
 )
+from e3rl.runs.lock import FolderLock
 from e3rl.types import UserError
 
 FORMAT = 2
@@ -27,6 +30,21 @@ FORMAT = 2
 COLUMNS = (
     "phase", "episode", "env_steps", "return", "length", "disagreement", "model_loss", "seconds", "v_explore"
 )  # fmt: skip
+Kinds = dict[str, tuple[type, ...]]
+NUMBER = (int, float)
+ABOUT: Kinds = {
+    "algo": (str,),
+    "env": (str, type(None)),
+    "env_options": (dict,),
+    "seed": (int,),
+    "config": (dict,),
+}
+"""What config.json says, and as what."""
+SUMMARY: Kinds = {
+    "seed": (int,), "exploit_return_mean": NUMBER, "exploit_return_ci": (list, type(None)),
+    "optimal_return": (*NUMBER, type(None)), "wall_seconds": NUMBER,
+}  # fmt: skip
+"""The least that summary.json says."""
 
 
 class RunFolder:
@@ -36,6 +54,9 @@ class RunFolder:
     def __init__(self, path: Path):
         self.path = path
         self.rows: list[list[str]] = []
+        self._written: int | None = None
+        """How many of them metrics.csv holds, and nothing else; None where that is not known."""
+        self.lock = FolderLock(path)
 
     @property
     def state(self) -> Path:
@@ -45,22 +66,94 @@ class RunFolder:
     def policy(self) -> Path:
         return self.path / "checkpoint" / "policy.safetensors"
 
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.csv"
+
     def begin(self, description: dict[str, Any], resume: bool) -> bool:
-        """Start the folder, or take up the run that is in it; True when there is a checkpoint to go on from."""
-        config = self.path / "config.json"
-        if not config.exists():
-            self.write_config(description)
-            return False
+        """Start the folder, or take up the run that is in it; True when there is a checkpoint to go on from.
+
+        From then on nobody else can, until `lock` is released."""
+        self.refuse_foreign()
+        self.lock.acquire()
+        try:
+            return self._begin(description, resume)
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def _begin(self, description: dict[str, Any], resume: bool) -> bool:
+        self.refuse_foreign()  # again: by now everything that is there stays as it is
+        if self.is_fresh():
+            self.restart(description)
+        else:
+            self.check(description, resume)
+        return self.state.exists()
+
+    def restart(self, description: dict[str, Any]) -> None:
+        """Begin at the beginning, whatever rows there were."""
+        self.write_config(description)
+        self.rows, self._written = [], None
+        self.write_rows()
+
+    def check(self, description: dict[str, Any], resume: bool) -> None:
+        """An error unless the run that is here is the one described, and is to be gone on with."""
         if not resume:
             raise UserError(
                 f"{self.path} already holds a run: give --resume to go on with it, or another --out"
             )
-        stored = read_json(config)
+        stored = read_about(self.path)
         refuse_earlier(self.path, stored)
         for key, value in json.loads(json.dumps(description)).items():
             if stored.get(key) != value:
                 raise UserError(f"{self.path} holds another run: {_difference(key, stored.get(key), value)}")
-        return self.state.exists()
+
+    def refuse_foreign(self) -> None:
+        """An error where there are files that are no run's: those would be overwritten."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self.path} is a file: give a folder as --out")
+        config = self.path / "config.json"
+        if config.exists() or config.is_symlink():
+            if "algo" not in read_about(self.path):
+                raise UserError(f"{config} is not that of a run: give another --out")
+            return
+        first = next(visible(self.path), None)
+        if first is not None:
+            raise UserError(
+                f"{self.path} is not empty and holds no run, since config.json is missing ({first} is there): give "
+                "another --out"
+            )
+
+    def is_fresh(self) -> bool:
+        """Whether nothing has been learned here: no checkpoint, no episode. A run that failed before that may be begun
+        again with other settings."""
+        kept = (self.state, self.policy, self.path / "summary.json")
+        if any(path.exists() for path in kept):
+            return False
+        try:
+            return not self.metrics.exists() or not read_metrics(self.path)
+        except UserError:  # somebody's, whatever it is
+            return False
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything that a finished run leaves is there; the policy of one that handed over is its heir's."""
+        summary = self.summary()
+        if summary is None or not self.metrics.is_file():
+            return False
+        handed = summary.get("handed_over")
+        if isinstance(handed, dict):
+            return RunFolder(self.path / str(handed.get("folder"))).policy.is_file()
+        return self.policy.is_file()
+
+    def what_resuming_does(self) -> str | None:
+        """A word about anything but going on from a checkpoint of an unfinished run."""
+        if self.is_fresh():
+            return f"there is no run to resume in {self.path}: a new one begins"
+        if self.summary() is not None:
+            begin = "its checkpoint" if self.state.exists() else "the beginning"
+            return f"the run in {self.path} is finished but files of it are missing: made again from {begin}"
+        return None if self.state.exists() else f"{self.path} has no checkpoint yet: the run begins again"
 
     def write_config(self, description: dict[str, Any]) -> None:
         about = {**description, "format": FORMAT, "version": __version__, "commit": git_commit()}
@@ -68,17 +161,29 @@ class RunFolder:
 
     def keep_rows(self, count: int) -> None:
         """On resuming: the first `count` rows stand, later ones are made again."""
-        self.rows = [list(row.values()) for row in read_metrics(self.path)[:count]]
-        if len(self.rows) < count:
-            raise UserError(f"{self.path / 'metrics.csv'} has {len(self.rows)} rows, the checkpoint {count}")
+        rows = [list(row.values()) for row in read_metrics(self.path)]
+        if len(rows) < count:
+            raise UserError(
+                f"{self.metrics} has {len(rows)} rows, the checkpoint {count}: put the file back, or delete "
+                f"{self.state.parent} and --resume begins again"
+            )
+        self.rows, self._written = rows[:count], None
 
     def add_row(self, **values: Any) -> None:
         self.rows.append([_text(values[name]) for name in COLUMNS])
 
-    def write_rows(self) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([COLUMNS, *self.rows])
-        write_file(self.path / "metrics.csv", text.getvalue().encode())
+    def write_rows(self, durably: bool = True) -> None:
+        """Bring metrics.csv up to date. Rows that are new are added to its end; where rows had to go, it is replaced as
+        a whole. `durably`, it also survives the loss of power."""
+        done = self._written
+        if done == len(self.rows) and not durably:
+            return
+        self._written = None  # until it is known to have gone well
+        if done is None or done > len(self.rows):
+            write_file(self.metrics, _csv([list(COLUMNS), *self.rows]))
+        else:
+            append_file(self.metrics, _csv(self.rows[done:]), durably)
+        self._written = len(self.rows)
 
     def stage_checkpoint(self, tree: Any, **about: Any) -> None:
         """Rows first: a checkpoint never knows of more episodes than the table."""
@@ -117,19 +222,30 @@ class RunFolder:
 
     def summary(self) -> dict[str, Any] | None:
         path = self.path / "summary.json"
-        return read_json(path) if path.exists() else None
+        if not path.exists():
+            return None
+        found = read_json(path)
+        fault = _fault(found, SUMMARY)
+        interval = found.get("exploit_return_ci")
+        if fault is None and interval is not None and list(map(type, interval)) != [float, float]:
+            fault = f"exploit_return_ci is {interval!r}"
+        if fault is not None:
+            raise UserError(f"{path} is damaged: {fault}; delete it, and --resume makes it again")
+        return found
 
 
 def checkpoint_together(folders: Sequence[RunFolder], trees: Sequence[Any], abouts: Sequence[Any]) -> None:
-    """One checkpoint of several seeds: complete on the disk for all of them before it counts for any."""
+    """One checkpoint of several seeds: complete on the disk for all of them before it counts for any. Once it counts
+    for one, it can be completed for the others."""
     try:
         for folder, tree, about in zip(folders, trees, abouts, strict=True):
             folder.stage_checkpoint(tree, **about)
+        commit_file(folders[0].state)
     except BaseException:
         for folder in folders:
             discard_staged(folder.state)
         raise
-    for folder in folders:
+    for folder in folders[1:]:
         commit_file(folder.state)
 
 
@@ -155,6 +271,29 @@ def seed_folders(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: (len(path.name), path.name))
 
 
+def visible(folder: Path) -> Iterator[str]:
+    """What lies in a folder, the files that hide themselves aside."""
+    if folder.is_dir():
+        yield from sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def refuse_mixture(out: Path, paths: Sequence[Path]) -> None:
+    """One folder holds either one run or the folders of several seeds, and nothing else's."""
+    if paths == [out]:
+        if any(out.glob("seed*/config.json")):
+            raise UserError(f"{out} already holds the runs of several seeds: give another --out for one")
+    elif (out / "config.json").exists():
+        raise UserError(f"{out} already holds the run of one seed: give another --out for several")
+    elif not seed_folders(out):
+        others = [name for name in visible(out) if not re.fullmatch(r"seed\d+", name)]
+        if others:
+            raise UserError(
+                f"{out} is not empty and holds no runs ({others[0]} is there): give another --out"
+            )
+    for path in paths:
+        RunFolder(path).refuse_foreign()
+
+
 def refuse_earlier(path: Path, about: dict[str, Any]) -> None:
     """An error for a run whose settings and checkpoints are those of an earlier version."""
     if about.get("format") != FORMAT:
@@ -165,18 +304,45 @@ def refuse_earlier(path: Path, about: dict[str, Any]) -> None:
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
-    """The rows of a run's metrics.csv."""
+    """The rows of a run's metrics.csv; a last one that a kill has torn is not one."""
     table = path / "metrics.csv"
     if not table.is_file():
-        raise UserError(f"{path} holds no run: metrics.csv is missing")
+        raise UserError(
+            f"{path} holds no run: metrics.csv is missing; put it back, or train again into another folder"
+        )
     try:
-        with table.open(newline="") as file:
-            header, *rows = list(csv.reader(file))
+        text = table.read_bytes().decode()
+        header, *rows = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1])))
         if tuple(header) != COLUMNS:
             raise ValueError(f"its columns are {', '.join(header)}")
-        return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        for row in found:
+            for name in COLUMNS[1:]:
+                float(row[name])
+        return found
     except (ValueError, csv.Error) as error:
         raise UserError(f"{table} is damaged: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {table}: {error.strerror or error}") from error
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """A run's config.json, with what it says being what it should be; runs of earlier versions may say less."""
+    about = read_json(path / "config.json")
+    fault = _fault({key: about.get(key, kinds[0]()) for key, kinds in ABOUT.items()}, ABOUT)
+    if fault is not None:
+        raise UserError(f"{path / 'config.json'} is no configuration of a run: {fault}")
+    return about
+
+
+def _fault(found: dict[str, Any], kinds: Kinds) -> str | None:
+    """What is missing or of the wrong kind, in words."""
+    for name, allowed in kinds.items():
+        if name not in found:
+            return f"{name!r} is missing"
+        if not isinstance(found[name], allowed) or isinstance(found[name], bool):
+            return f"{name} is {found[name]!r}"
+    return None
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -188,8 +354,10 @@ def read_json(path: Path) -> dict[str, Any]:
         raise UserError(f"{path.parent} holds no run: {path.name} is missing")
     try:
         value = json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     if not isinstance(value, dict):
         raise UserError(f"{path} is damaged: it holds no JSON object")
     return value
@@ -209,6 +377,12 @@ def git_commit() -> str | None:
     except OSError:
         return None
     return done.stdout.strip() or None
+
+
+def _csv(rows: list[list[str]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
 
 
 def _text(value: Any) -> str:

@@ -1,10 +1,13 @@
 """The record that a program keeps of its runs, one folder for each seed: rows, checkpoints, resuming, summaries."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -13,8 +16,16 @@ from e3rl.runs.folder import RunFolder, checkpoint_together, complete_checkpoint
 from e3rl.runs.lanes import by_lane, side_by_side
 from e3rl.runs.logs import AbstractLog
 from e3rl.runs.progress import LEARNING, Callback, Progress, Watcher, nobody
+from e3rl.runs.signals import heeding, undisturbed
 from e3rl.runs.statistics import mean_interval
 from e3rl.types import UserError
+
+CHECKPOINT_SECONDS = 30.0
+"""Between two checkpoints, unless the variable E3RL_CHECKPOINT_SECONDS says otherwise."""
+CHECKPOINT_SHARE = 0.03
+"""Of the time that a run takes, what its checkpoints may take at most."""
+ROWS_SECONDS = 1.0
+"""Between two additions to metrics.csv."""
 
 
 class Resumed(NamedTuple):
@@ -42,8 +53,8 @@ class StopAsked(Exception):
 class Record:
     """One per program. Without folders nothing is written and everything else is the same.
 
-    Used as a context: when a person interrupts the run, a callback stops it, or an error that a person can mend ends
-    it, what was held last is saved.
+    Used as a context, more than once if that suits: when a signal or a person interrupts the run, a callback stops it,
+    or an error that a person can mend ends it, what was held last is saved. The last to leave lets go of the folders.
     """
 
     def __init__(
@@ -52,6 +63,7 @@ class Record:
         folders: Sequence[RunFolder] = (),
         descriptions: Sequence[dict[str, Any]] = (),
         watch: Watcher = nobody,
+        every: float | None = None,
         callback: Callback | None = None,
         log: AbstractLog | None = None,
     ):
@@ -67,21 +79,31 @@ class Record:
         self.env_steps = np.zeros(len(seeds), int)
         self.seconds = 0.0
         """On the clock at the last report, those before an interruption included."""
+        self.every = _seconds_between() if every is None else every
+        """Seconds between two checkpoints; 0 makes one of every state that is held."""
         self._clock = time.perf_counter()
         self._held: _Held | None = None
         self._complete = np.full(len(seeds), -1)
         """Rows of each seed when a state was held last."""
+        self._due = self._clock + self.every
+        self._rows_due = self._clock
+        self._inside = 0
+        self._leaving = ExitStack()
 
     def begin(self, resume: bool, like: Callable[[], Any] | None) -> Resumed | None:
         """Start the clock and the folders. Where these hold checkpoints, a state like one seed's `like()` is read;
         without it, the one seed's arrays by their names, whatever their shapes."""
         self._clock = time.perf_counter()
+        self._due = self._clock + self.every
         if not self.folders:
             return None
-        found = [
-            folder.begin(about, resume) for folder, about in zip(self.folders, self.descriptions, strict=True)
-        ]
+        found = []
+        for folder, about in zip(self.folders, self.descriptions, strict=True):
+            found.append(folder.begin(about, resume))
+            self._leaving.callback(folder.lock.release)
         if not any(found):
+            for folder, about in zip(self.folders, self.descriptions, strict=True):
+                folder.restart(about)
             return None
         complete_checkpoints(self.folders)
         states, abouts = zip(*self._read(like), strict=True)
@@ -103,15 +125,38 @@ class Record:
         return [load_tree(folder.state, shapes) for folder in self.folders]
 
     def __enter__(self) -> "Record":
+        if not self._inside:
+            self._leaving.enter_context(heeding())
+        self._inside += 1
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        self._inside -= 1
         try:
-            if kind is not None and issubclass(kind, KeyboardInterrupt | UserError | StopAsked):
+            if isinstance(error, KeyboardInterrupt | UserError | StopAsked):
                 self.save()
+            if isinstance(error, KeyboardInterrupt) and self.folders and not self._inside:
+                error.add_note(self._what_is_saved())
         finally:
-            if self.log is not None:
-                self.log.close()
+            if not self._inside:
+                if self.log is not None:
+                    self.log.close()
+                self._leaving.close()
+
+    def _what_is_saved(self) -> str:
+        if not self.saved:
+            return "nothing to save yet, the first epoch was under way"
+        places = ", ".join(str(folder.path) for folder in self.folders)
+        return f"saved in {places} after {max(len(folder.rows) for folder in self.folders)} episodes"
+
+    @property
+    def _can_save(self) -> bool:
+        return self._held is not None and not _is_consumed(self._held.state)
+
+    @property
+    def saved(self) -> bool:
+        """Whether there is something to go on from."""
+        return any(folder.state.exists() for folder in self.folders)
 
     def read_clock(self) -> float:
         self.seconds = time.perf_counter() - self._clock
@@ -127,7 +172,11 @@ class Record:
         what: str = "",
         at_most: bool = False,
     ) -> None:
-        """A word to the watcher and, about an epoch of learning, to the callback."""
+        """A word to the watcher and, about an epoch of learning, to the callback; the rows so far go to their files."""
+        now = time.perf_counter()
+        if now >= self._rows_due:
+            self._rows_due = now + ROWS_SECONDS
+            self.write_rows(durably=False)
         progress = Progress(phase, done, total, mean_return, disagreement, self.seconds, what, at_most)
         self.watch(progress)
         if self.callback is not None and phase in LEARNING and self.callback(progress) is False:
@@ -155,25 +204,32 @@ class Record:
         self.folders[lane].add_row(**row)
 
     def hold(self, epoch: int, state: Any, abouts: Sequence[dict[str, Any]] = ()) -> None:
-        """The state after so many epochs is complete, the rows so far belong to it: `save` will write it."""
+        """The state after so many epochs is complete, the rows so far belong to it: it is saved now, if it is time for
+        that, or by `save`."""
         if self.folders:
             each = list(abouts) or [{} for _ in self.seeds]
             steps = [
                 {**about, "env_steps": int(count)} for about, count in zip(each, self.env_steps, strict=True)
             ]
             self._held = _Held(epoch, state, self.episodes.copy(), steps)
+            if time.perf_counter() >= self._due:
+                self.save()
         self._complete = self.episodes.copy()
         self._stop_if_complete()
 
     def save(self) -> None:
-        """A checkpoint of what is held, unless it is written already."""
-        if self._held is None:
+        """A checkpoint of what is held, unless it is written already or has been consumed since."""
+        if self._held is None or not self._can_save:
             return
-        (epoch, state, rows, abouts), self._held = self._held, None
-        for folder, count in zip(self.folders, rows, strict=True):
-            folder.rows = folder.rows[: int(count)]
-        every = [{"epoch": epoch, "seconds": self.seconds, **about} for about in abouts]
-        checkpoint_together(self.folders, by_lane(state, len(self.seeds)), every)
+        with undisturbed():
+            (epoch, state, rows, abouts), self._held = self._held, None
+            began = time.perf_counter()
+            for folder, count in zip(self.folders, rows, strict=True):
+                folder.rows = folder.rows[: int(count)]
+            every = [{"epoch": epoch, "seconds": self.seconds, **about} for about in abouts]
+            checkpoint_together(self.folders, by_lane(jax.block_until_ready(state), len(self.seeds)), every)
+            now = time.perf_counter()
+            self._due = now + (max(self.every, (now - began) / CHECKPOINT_SHARE) if self.every else 0.0)
 
     def stopped(self, lane: int) -> dict[str, Any]:
         """What is said about a seed's run that the callback stopped."""
@@ -182,9 +238,9 @@ class Record:
         done = {"total_episodes": int(self.episodes[lane]), "env_steps": int(self.env_steps[lane])}
         return {**about, **done, "wall_seconds": round(self.seconds, 3), "saved_in": where}
 
-    def write_rows(self) -> None:
+    def write_rows(self, durably: bool = True) -> None:
         for folder in self.folders:
-            folder.write_rows()
+            folder.write_rows(durably)
 
     def insist(
         self, sound: Bool[np.ndarray, " lanes"], values: Float[np.ndarray, " lanes"], what: str, when: str
@@ -193,8 +249,7 @@ class Record:
         if sound.all():
             return
         lane = int(np.argmin(sound))
-        saved = self._held is not None or any(folder.state.exists() for folder in self.folders)
-        kept = " The checkpoint from before it is kept." if saved else ""
+        kept = " The checkpoint from before it is kept." if self._can_save or self.saved else ""
         raise UserError(f"the {what} of seed {self.seeds[lane]} became {values[lane]}{when}.{kept}")
 
     def summary(
@@ -221,3 +276,19 @@ class Record:
         each = by_lane(policies, len(self.seeds))
         for folder, policy, summary in zip(self.folders, each, summaries, strict=True):
             folder.finish(policy, summary)
+
+
+def _is_consumed(state: Any) -> bool:
+    """Whether a program has been given the state's memory to work in, and was then interrupted."""
+    return any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in jax.tree.leaves(state))
+
+
+def _seconds_between() -> float:
+    text = os.environ.get("E3RL_CHECKPOINT_SECONDS", "")
+    try:
+        seconds = float(text or CHECKPOINT_SECONDS)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds < math.inf:
+        raise UserError(f"E3RL_CHECKPOINT_SECONDS must be a number of seconds, got {text!r}")
+    return seconds

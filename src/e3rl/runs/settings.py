@@ -19,6 +19,8 @@ from e3rl.types import UserError
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 Given = TypeVar("Given", bound="Settings")
+LARGEST = 2**63 - 1
+"""Of whole numbers: what an array of them can hold."""
 
 
 def setting(
@@ -52,8 +54,8 @@ class Settings(ABC):  # noqa: B024 - parts that extend it have abstract methods
         hints = get_type_hints(type(self))
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, np.generic):
-                value = value.item()
+            if value is not (plain := as_plain(value)):
+                value = plain
                 object.__setattr__(self, field.name, value)
             _check(field, value, hints[field.name])
         self.check()
@@ -92,6 +94,8 @@ def _check_bounds(name: str, value: int | float, about: Mapping[str, Any]) -> No
     if value < at_least:
         words = "must not be negative" if at_least == 0 else f"must be at least {at_least}"
         raise UserError(f"{name} {words}, got {value}")
+    if isinstance(value, int):
+        at_most = min(at_most, LARGEST)
     if value > at_most:
         raise UserError(f"{name} must be at most {at_most}, got {value}")
 
@@ -106,6 +110,28 @@ def changed(settings: Given, changes: Mapping[str, Any]) -> Given:
             branch = branch.setdefault(name, {})
         branch.setdefault(last, {})[""] = value
     return _changed(settings, tree, settings, "")
+
+
+def as_plain(value: Any) -> Any:
+    """A NumPy number, or an array of one, as Python's."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return value.item()
+    return value
+
+
+def by_path(config: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings in a dictionary, which may hold others and name a part as `as_dict` does, as changes by path."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        if not isinstance(name, str):
+            raise UserError(f"settings are named by words, got {name!r}")
+        if isinstance(value, Mapping):
+            found |= by_path(value, f"{prefix}{name}.")
+        elif name == "name" and prefix:
+            found[prefix[:-1]] = value
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
 
 
 def _changed(settings: Any, tree: Mapping[str, Any], top: Any, prefix: str, owner: str = "") -> Any:
@@ -178,6 +204,16 @@ def _chosen(registry: Registry, name: Any) -> Any:
 
 def _first(settings: Settings) -> str:
     return next((field.name for field in dataclasses.fields(settings)), "")
+
+
+def numbers_of(settings: Settings, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """The whole numbers among the settings, by path."""
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if isinstance(value, Settings):
+            yield from numbers_of(value, f"{prefix}{field.name}.")
+        elif isinstance(value, int) and not isinstance(value, bool):
+            yield f"{prefix}{field.name}", value
 
 
 def settings_of(settings: Settings, prefix: str = "") -> Iterator[str]:

@@ -8,13 +8,16 @@ from typing import Any
 from e3rl.envs.opening import Opened, open_environment
 from e3rl.envs.registration import drawn_from_a_seed
 from e3rl.runs.agent import AbstractAgent
-from e3rl.runs.folder import RunFolder
+from e3rl.runs.folder import RunFolder, refuse_mixture
 from e3rl.runs.handover import HandOver
 from e3rl.runs.logs import open_log
 from e3rl.runs.progress import Watcher, nobody
 from e3rl.runs.record import Record
 from e3rl.runs.renamed import current_names
 from e3rl.types import UserError
+
+MOST_SEEDS = 10_000
+"""In one call: each has a folder of its own."""
 
 
 def train(
@@ -41,6 +44,8 @@ def train(
     """
     if log is not None:
         open_log(log)  # one that cannot be written is refused before anything is opened
+    if len(seeds) > MOST_SEEDS:
+        raise UserError(f"--seeds must be at most {MOST_SEEDS}, got {len(seeds)}")
     paths = [out] if len(seeds) == 1 else [out / f"seed{seed}" for seed in seeds]
     refuse_mixture(out, paths)
     options = [
@@ -61,15 +66,18 @@ def train(
         about = [agent.describe(env, own, seed, settings) for own, seed in zip(options, seeds, strict=True)]
         together = first.functional is not None and agent.share_a_program(settings)
         size = len(seeds) if together else 1
+        agent.refuse_too_large(first, settings, size)
         summaries: list[dict[str, Any]] = []
         for start in range(0, len(seeds), size):
             part = range(start, min(start + size, len(seeds)))
-            done = [summary for i in part if (summary := folders[i].summary()) is not None]
-            if resume and len(done) == len(part):
+            if resume and all(folders[i].is_finished for i in part):
                 for i in part:
-                    folders[i].begin(about[i], resume)
-                summaries += done
+                    folders[i].check(about[i], resume)
+                    summaries += [summary for summary in [folders[i].summary()] if summary is not None]
                 continue
+            if resume:
+                for line in filter(None, (folders[i].what_resuming_does() for i in part)):
+                    say(line)
             environments = [first if i == 0 else opened(i) for i in part]
             program = agent.make_program(environments, settings, [seeds[i] for i in part], asynchronous)
             try:
@@ -80,7 +88,8 @@ def train(
                     watch,
                     log=None if log is None else open_log(log),
                 )
-                summaries += program.learn(record, resume)[1]
+                with record:
+                    summaries += program.learn(record, resume)[1]
             except HandOver as reason:
                 if heir is None:
                     raise
@@ -110,12 +119,26 @@ def go_on(
     config, program = heir.heir(opened, about["seed"], reason.steps)
     own = RunFolder(folder.path / heir.algo)
     description = heir.describe(about["env"], about["env_options"], about["seed"], config)
+    folder.lock.acquire()
     try:
         opened_log = None if log is None else open_log(log)
-        record = Record([about["seed"]], [own], [description], watch, log=opened_log)
-        [summary] = program.learn(record, resume and (own.path / "config.json").exists())[1]
+        with Record([about["seed"]], [own], [description], watch, log=opened_log) as record:
+            [summary] = program.learn(record, resume and (own.path / "config.json").exists())[1]
+        return _told_together(folder, own, heir, reason, about, summary)
     finally:
+        folder.lock.release()
         program.close()
+
+
+def _told_together(
+    folder: RunFolder,
+    own: RunFolder,
+    heir: type[AbstractAgent],
+    reason: HandOver,
+    about: Mapping[str, Any],
+    summary: dict[str, Any],
+) -> dict[str, Any]:
+    """The rows and the summary of both agents, in the folder of the first."""
     before, steps, seconds = folder.until()
     folder.add_later_rows(own)
     whole = {
@@ -134,11 +157,3 @@ def go_on(
     }
     folder.write_summary(whole)
     return whole
-
-
-def refuse_mixture(out: Path, paths: Sequence[Path]) -> None:
-    """One folder holds either one run or the folders of several seeds."""
-    if paths != [out] and (out / "config.json").exists():
-        raise UserError(f"{out} already holds the run of one seed: give another --out for several")
-    if paths == [out] and any(out.glob("seed*/config.json")):
-        raise UserError(f"{out} already holds the runs of several seeds: give another --out for one")

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.opening import Opened
 from e3rl.envs.playing.python_copies import PythonCopies
@@ -32,6 +34,12 @@ class TabularE3(AbstractAgent):
     @classmethod
     def share_a_program(cls, config: TabularE3Config) -> bool:
         return False  # each seed ends at its own time
+
+    @classmethod
+    def memory(cls, opened: Opened, config: TabularE3Config, lanes: int, computing: bool) -> dict[str, float]:
+        """Members are compared in pairs; the table itself grows with what is seen, and says so where that ends."""
+        entries = float(np.prod(opened.spec.encoding.shape))
+        return {"members": 16.0 * config.members**2, "observations": 64.0 * entries}
 
     @classmethod
     def make_program(

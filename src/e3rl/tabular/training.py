@@ -1,7 +1,6 @@
 """One program of tabular E³: Algorithm 1 with a table, which learns at every step and plans within the episode."""
 
 import math
-import time
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -33,7 +32,6 @@ from e3rl.tabular.planning import Planned
 from e3rl.tabular.posterior import Table, TableFull, digest, index_of
 from e3rl.types import Key, UserError
 
-CHECKPOINT_SECONDS = 30.0
 EXPLORE, EXPLOIT, EVALUATE, LOOK = range(4)
 """Uses of a seed."""
 STARTS = 20
@@ -145,7 +143,6 @@ class TabularProgram(AbstractProgram):
         record.say(
             "compiling", first, config.explore.limit(table.states), what=f"the planner for {self.spec.name}"
         )
-        saved = time.perf_counter()
 
         def plan(table: Table, experience: Experience, before: Any, t: int) -> tuple[Prospect, Prospect]:
             """Line 5: what to look for next. The plan itself is made within the episode, over and over."""
@@ -159,7 +156,6 @@ class TabularProgram(AbstractProgram):
             return self._explore(record, table, log, prospect, t)
 
         def after(epoch: Epoch) -> None:
-            nonlocal saved
             played: Played = epoch.collected
             self._record(record, "explore", played, epoch.v_explore.value)
             limit = config.explore.limit(table.states)
@@ -168,9 +164,6 @@ class TabularProgram(AbstractProgram):
             if why := self._pointless(log, epoch.replay):
                 self._hand_over(record, epoch.t + 1, table, log, epoch.replay, why)
             self._hold(record, epoch.t + 1, table, log, epoch.replay)
-            if time.perf_counter() - saved > CHECKPOINT_SECONDS:
-                record.save()
-                saved = time.perf_counter()
 
         slots = Slots(
             plan=plan,

@@ -9,7 +9,8 @@ import gymnasium
 import numpy as np
 from jaxtyping import Bool, Float32, Int
 
-from e3rl.envs.adapter import BadReturn, GymnasiumEnvironment, one_line
+from e3rl.envs.adapter import BadReturn, GymnasiumEnvironment
+from e3rl.envs.blame import RAISED, told
 
 REST = -1
 """In place of an action: the copy is not stepped."""
@@ -64,7 +65,7 @@ class Copy(gymnasium.Env):
         if seed is not None:
             try:
                 self._obs = self._env.reset(seed)
-            except Exception as error:
+            except RAISED as error:
                 report = _failed(error)
         return self._obs, {REPORT: report}
 
@@ -74,7 +75,7 @@ class Copy(gymnasium.Env):
             try:
                 self._obs, reward, terminated, truncated = self._env.step(action)
                 report = Report(terminated, truncated)
-            except Exception as error:
+            except RAISED as error:
                 report = _failed(error)
         return self._obs, reward, False, False, {REPORT: report}
 
@@ -83,8 +84,8 @@ class Copy(gymnasium.Env):
             self._env.close()
 
 
-def _failed(error: Exception) -> Report:
-    problem = error.problem if isinstance(error, BadReturn) else f"{type(error).__name__}: {one_line(error)}"
+def _failed(error: BaseException) -> Report:
+    problem = error.problem if isinstance(error, BadReturn) else told(error)
     return Report(failure=Failure(problem, traceback.format_exc()))
 
 

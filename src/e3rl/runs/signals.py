@@ -1,0 +1,86 @@
+"""Signals that end a run: Ctrl-C, a scheduler's SIGTERM, a lost terminal's SIGHUP. Each is an exception at a moment at
+which the run can still be saved."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+HEEDED = [
+    number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
+]
+UNHANDLED = (signal.SIG_DFL, signal.default_int_handler)
+"""What stands where nobody has said what a signal is to do: only that is replaced."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal has ended the run."""
+
+    def __init__(self, number: int):
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.number = number
+
+
+class _State:
+    """Of the process, as signals are."""
+
+    quiet = 0
+    """How many `undisturbed` blocks are under way."""
+    waiting: int | None = None
+    """The signal that came meanwhile."""
+
+
+def _heed(number: int, frame: FrameType | None) -> None:
+    again, _State.waiting = _State.waiting is not None, number
+    if again or not _State.quiet:  # somebody who asks twice means at once
+        _State.waiting = None
+        raise Stopped(number)
+
+
+@contextlib.contextmanager
+def heeding() -> Iterator[None]:
+    """Inside, signals that end a process raise `Stopped`. Only the main thread can be told of them."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in HEEDED}
+        before = {number: handler for number, handler in before.items() if handler in UNHANDLED}
+    try:
+        for number in before:
+            signal.signal(number, _heed)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if before:
+            _State.waiting = None
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """A signal that comes inside is heeded at the end: there would be nothing to save in between."""
+    _State.quiet += 1
+    try:
+        yield
+    finally:
+        _State.quiet -= 1
+    raise_waiting()
+
+
+@contextlib.contextmanager
+def disturbed() -> Iterator[None]:
+    """Inside `undisturbed`, a stretch in which signals are heeded at once after all."""
+    kept, _State.quiet = _State.quiet, 0
+    try:
+        raise_waiting()
+        yield
+    finally:
+        _State.quiet = kept
+
+
+def raise_waiting() -> None:
+    """Heed the signal that came in between, if one did and nothing else keeps it waiting."""
+    if _State.waiting is not None and not _State.quiet:
+        number, _State.waiting = _State.waiting, None
+        raise Stopped(number)
