@@ -4,14 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
+EXAMPLES ?= 20000
 
 # Caches stay inside the checkout, so nothing else has to be writable.
 export MPLCONFIGDIR := $(CURDIR)/.cache/matplotlib
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
-test slow bench: export JAX_PLATFORMS ?= cpu
+test slow faults bench: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint slow bench figures docs lock clean
+.PHONY: help setup demo test lint slow faults bench figures docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +47,10 @@ lint: $(STAMP)
 
 slow: $(STAMP) ## The learning tests, minutes each
 	$(BIN)/python -m pytest -m slow
+
+faults: $(STAMP) ## Kill, starve and feed nonsense to runs, about an hour; counts in results/faults/
+	E3RL_FAULTS_OUT=results/faults E3RL_FAULTS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q -n $(WORKERS) \
+	  --dist loadfile tests/faults -m "faults or not faults"
 
 bench: $(STAMP) ## Time every benchmark on one CPU; results in results/bench/
 	$(BIN)/e3rl bench --out results/bench

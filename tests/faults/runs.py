@@ -1,0 +1,117 @@
+"""Runs that are broken off and resumed, and what has to be the same afterwards."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from e3rl.runs.checkpoint import load_arrays
+from e3rl.runs.folder import RunFolder, read_metrics
+
+VICTIM = Path(__file__).with_name("victim.py")
+UNLIKE = ("wall_seconds", "steps_per_second")
+LIMIT = 300.0
+"""Seconds after which a run counts as one that hangs."""
+
+
+def environment(**more):
+    """A process that computes as this one does, and makes a checkpoint of every epoch."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir),
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": str(jax.config.read("jax_disable_most_optimizations")),
+        "E3RL_CHECKPOINT_SECONDS": "0",
+        **more,
+    }
+
+
+def start(argv, moment=0):
+    command = [sys.executable, str(VICTIM), str(moment), *argv]
+    return subprocess.Popen(
+        command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process):
+    """Exit code and what was said on stderr."""
+    try:
+        _, said = process.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    assert "Traceback" not in said, said
+    return process.returncode, said
+
+
+def whole(argv):
+    """Train to the end; how many moments there were."""
+    code, said = finish(start(argv))
+    assert code == 0, said
+    return int(re.search(r"moments (\d+)", said)[1])
+
+
+def kill_once(argv, out, moments, rng: random.Random, tally):
+    """Break a run off: at a moment of its own, or at a time of somebody else's, by whichever signal."""
+    how = rng.choice(["moment", "moment", "SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"])
+    tally[f"killed by {how}"] += 1
+    if how == "moment":
+        code, said = finish(start(argv, rng.randint(1, moments)))
+        assert code in (-signal.SIGKILL, 0), said
+        return
+    process = start(argv)
+    while process.poll() is None and not any(Path(out).rglob(".lock")):
+        time.sleep(0.02)  # until the run is under way: before, a signal ends the process as it always does
+    time.sleep(rng.uniform(0.0, 3.0))
+    number = getattr(signal, how)
+    process.send_signal(number)
+    code, said = finish(process)
+    assert code in (0, -number, 128 + number), (code, said)
+    if code > 0:
+        tally["said where it is saved, or that nothing is"] += 1
+        assert re.search(
+            r"^e3rl: ended by \w+; (saved in .* go on with: e3rl train|nothing to save yet)", said, re.M
+        ), said
+
+
+def folders(out):
+    return sorted(path.parent for path in Path(out).rglob("config.json"))
+
+
+def assert_same(out, other):
+    """To the byte, but for the time that it took."""
+    for one, two in zip(folders(out), folders(other), strict=True):
+        tables = [[{**row, "seconds": None} for row in read_metrics(path)] for path in (one, two)]
+        assert tables[0] == tables[1]
+        for name in ("policy", "state"):
+            arrays = [load_arrays(getattr(RunFolder(path), name))[0] for path in (one, two)]
+            assert arrays[0].keys() == arrays[1].keys()
+            for key, array in arrays[0].items():
+                np.testing.assert_array_equal(array, arrays[1][key])
+        assert RunFolder(one).policy.read_bytes() == RunFolder(two).policy.read_bytes()
+        told = [
+            {k: v for k, v in RunFolder(path).summary().items() if k not in UNLIKE} for path in (one, two)
+        ]
+        assert told[0] == told[1]
+
+
+def assert_sound(out):
+    """No torn file: whatever is there can be read."""
+    for path in folders(out):
+        run = RunFolder(path)
+        run.summary()
+        for file in (run.state, run.policy):
+            if file.exists():
+                load_arrays(file)
+        if (path / "metrics.csv").exists():
+            episodes = [int(row["episode"]) for row in read_metrics(path)]
+            assert episodes == list(range(1, len(episodes) + 1))  # nothing doubled, nothing missing

@@ -1,0 +1,54 @@
+"""Whatever ends a run, and when: resumed it ends with the same bytes, no file is torn and nothing is doubled."""
+
+import os
+import random
+import sys
+from pathlib import Path
+
+import pytest
+from faults.runs import assert_same, assert_sound, kill_once, whole
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
+from runs import EXPLOITED, LOCK, PLANNED, RUNS, SMALL
+
+KILLS = int(os.environ.get("E3RL_FAULTS_KILLS", "200"))
+TABULAR = ["FrozenLake-v1", "--algo", "tabular-e3", "--set", "explore.episodes=12", "evaluation_episodes=3"]
+INSIDE = [
+    *LOCK,
+    *SMALL,
+    *PLANNED,
+    *EXPLOITED,
+    "exploit.value.batch=4",
+    "explore.episodes=4",
+    "explore.update_every=2",
+]
+CASES = {**RUNS, "inside": INSIDE, "tabular": TABULAR, "tabular-maze": ["maze", "--size", "4", *TABULAR[1:]]}
+
+
+def trial(argv, tmp_path, kills, seed, tally):
+    """Break a run off over and over, during resuming too, until that has happened so often; then let it end."""
+    rng, left, rounds = random.Random(seed), kills, 0
+    run = ["train", *argv, "--seed", str(200 + seed % 50), "--out"]
+    moments = whole([*run, str(tmp_path / "whole")])
+    while left > 0:
+        out = tmp_path / f"cut{rounds}"
+        for _ in range(min(left, rng.randint(1, 4))):
+            kill_once([*run, str(out), "--resume"], out, moments, rng, tally)
+            assert_sound(out)
+            left -= 1
+        whole([*run, str(out), "--resume"])
+        assert_same(out, tmp_path / "whole")
+        tally["resumed to the same bytes"] += 1
+        rounds += 1
+
+
+def test_a_kill(tmp_path, tally):
+    """The quick part: an agent that keeps a table, on an environment in Python."""
+    trial(TABULAR, tmp_path, 1, 1, tally)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", CASES)
+def test_kills(name, tmp_path, tally):
+    each = -(-KILLS // len(CASES))
+    trial(CASES[name], tmp_path, each, list(CASES).index(name), tally)
