@@ -200,11 +200,8 @@ def test_text_files(data, name, finished, tmp_path, tally):
     tally["noticed" if None in results else "without effect"] += 1
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
-)
+LEAF = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+JSON = LEAF | st.lists(LEAF, max_size=3) | st.dictionaries(st.text(max_size=5), LEAF, max_size=3)
 
 
 @fuzz(quick=50)
