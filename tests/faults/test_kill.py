@@ -22,7 +22,7 @@ INSIDE = [
     "explore.episodes=4",
     "explore.update_every=2",
 ]
-CASES = {**RUNS, "inside": INSIDE, "tabular": TABULAR, "tabular-maze": ["maze", "--size", "4", *TABULAR[1:]]}
+CASES = {**RUNS, "inside": INSIDE, "tabular": TABULAR}
 
 
 def trial(argv, tmp_path, kills, seed, tally):
