@@ -121,9 +121,15 @@ def test_a_name_whose_part_is_not_chosen_is_one_line(settings, changes, message)
 # Results that were recorded under the old names.
 
 RESULTS = Path(__file__).parents[2] / "results"
-UNUSED = {"lock-paper/h5": {"planner.value.hidden": 50}}
-"""Where what was recorded differs from today's preset in something that nothing reads: a tree search that rolls out at
-its leaves has no value there."""
+ANY_UNIT = {"fit.reward_units": False}
+UNUSED = {
+    "lock-paper/h5": {"planner.value.hidden": 50},
+    "acrobot/e3rl": ANY_UNIT,
+    "mountaincar/e3rl": ANY_UNIT,
+    "mountaincar/nearest": ANY_UNIT,
+}
+"""Where what was recorded differs from today's preset in something that changes nothing: a tree search that rolls out
+at its leaves has no value there, and where the largest reward is 1 it is the unit."""
 
 
 def recorded():
@@ -161,6 +167,10 @@ def test_there_are_recorded_configurations():
     assert len(RECORDED) >= 20
 
 
+LATER = ("states",)
+"""Parts that came after the time of one flat table."""
+
+
 def test_what_an_old_configuration_did_not_look_at():
     """A caution about values where there are none; a leaf's value where the search exploits and has none."""
     old = {
@@ -182,8 +192,8 @@ def test_what_an_old_configuration_did_not_look_at():
     assert (searched.planner.playouts, searched.exploit.playouts) == (9, 9)
 
 
-@pytest.mark.parametrize("planner", PLANNERS)
-@pytest.mark.parametrize("exploit", EXPLOITERS)
+@pytest.mark.parametrize("planner", [name for name in PLANNERS if name not in LATER])
+@pytest.mark.parametrize("exploit", [name for name in EXPLOITERS if name not in LATER])
 def test_old_configurations_of_every_part_are_read(planner, exploit):
     """All of them had all settings, whether a part looked at them or not."""
     flat = {

@@ -64,6 +64,7 @@ class Fit(Settings):
         False,
         "Models and values see rewards divided by the largest one seen so far: learning rates, clips and the weight of "
         "a reward beside an observation then mean the same whatever an environment pays",
+        before=False,
     )
 
     finishing: int = setting(
