@@ -56,9 +56,9 @@ def suited(env, **options):
     [
         ("CartPole-v1", {}, "mlp", "graph", "squared"),
         ("FrozenLake-v1", {}, "factored", "mcts", "marginal"),
-        ("FrozenLake-v1", {"is_slippery": False}, "factored", "graph", "marginal"),
+        ("FrozenLake-v1", {"is_slippery": False}, "factored", "states", "marginal"),
         ("Blackjack-v1", {}, "factored", "mcts", "marginal"),
-        ("Taxi-v4", {}, "factored", "graph", "marginal"),
+        ("Taxi-v4", {}, "factored", "states", "marginal"),
         ("e3rl/MountainCar-v0", {}, "mlp", "graph", "squared"),
         ("e3rl/MountainCar-v0", {"push_failure": 0.5}, "mlp", "mcts", "squared"),
         ("e3rl/Maze-v0", {"size": 5}, "conv", "graph", "squared"),
@@ -68,7 +68,7 @@ def suited(env, **options):
         (Toy(IMAGE, breaks=True), {}, "conv", "mcts", "squared"),  # why is told when it is trained on
         (Toy(DICT), {}, "factored", "graph", "squared"),
         (Toy(spaces.MultiBinary([2, 2])), {}, "bernoulli", "graph", "marginal"),
-        (Toy(spaces.MultiDiscrete([2, 3])), {}, "factored", "graph", "marginal"),
+        (Toy(spaces.MultiDiscrete([2, 3])), {}, "factored", "states", "marginal"),
     ],
     ids=str,
 )
