@@ -20,7 +20,9 @@ PLACES = list(itertools.product(*map(range, SHAPE)))
 
 
 def model_of(shape=SHAPE):
-    return drawn_by_numpy(lambda key: TileDynamics(shape, ACTIONS, CATEGORIES, UNIT, maps=4, width=6, key=key))
+    return drawn_by_numpy(
+        lambda key: TileDynamics(shape, ACTIONS, CATEGORIES, UNIT, maps=4, width=6, key=key)
+    )
 
 
 @pytest.fixture(scope="module")
