@@ -68,7 +68,9 @@ class Fit(Settings):
     )
 
     finishing: int = setting(
-        0, "Further updates when exploration is over, at a third of the learning rate, before anyone exploits"
+        0,
+        "Further updates when exploration is over, at a third of the learning rate, before anyone exploits",
+        before=0,
     )
 
     def optimiser(self) -> optax.GradientTransformation:
