@@ -161,6 +161,22 @@ def test_there_are_recorded_configurations():
     assert len(RECORDED) >= 20
 
 
+def test_runs_of_before_a_setting_are_read_and_resumed_as_having_done_without_it():
+    """Their config.json does not name it, and neither does that of the same settings today."""
+    config = NeuralE3Config(model=Factored())
+    stored = as_dict(config)
+    for group, name in (
+        ("explore", "update_every"),
+        ("fit", "reward_units"),
+        ("fit", "finishing"),
+        ("model", "one_hot"),
+    ):
+        assert name not in stored[group]
+    assert stored_config(stored) == config
+    changes = {"explore.update_every": 4, "fit.reward_units": True, "model.one_hot": True}
+    assert stored_config(as_dict(changed(config, changes))) == changed(config, changes) != config
+
+
 LATER = ("states",)
 """Parts that came after the time of one flat table."""
 
