@@ -308,3 +308,43 @@ def test_starts_are_the_first_observations_of_the_first_episodes(episodes):
     two, _ = filled(make_episodes([4, 3, 0], [False, False, False], 0))
     assert starts(two, 4)[:, 0].tolist() == [0.0, 10.0, 0.0, 10.0]
     assert starts(Replay.empty(30, jnp.zeros(1)), 4).shape == (4, 1)
+
+
+part = jax.jit(lambda replay, episodes, first, same: replay.append(episodes, first, same))
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_an_episode_in_parts_is_the_episode(every):
+    """Rows, endings and where the newest epoch begins; parts in which nothing happened add nothing."""
+    whole, parts = empty(), empty()
+    for tag, length in enumerate((3, 1, 2)):
+        episode = make_epoch([length], tag)
+        whole = append(whole, episode)
+        for begin in range(0, HORIZON, every):
+            cut = jax.tree.map(lambda leaf, begin=begin: leaf[:, begin : begin + every], episode)
+            steps = jnp.full(1, min(begin, length), jnp.int32)
+            parts = part(parts, cut, steps, jnp.array(begin > 0))
+    for ours, own in zip(jax.tree.leaves(parts), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_array_equal(ours, own)
+
+
+@pytest.mark.parametrize("in_units", [False, True])
+def test_rewards_are_drawn_in_units_of_the_largest_so_far(in_units):
+    replay = Replay.empty(CAPACITY, jnp.zeros(2), reward_units=in_units)
+    assert float(replay.reward_unit) == 1.0
+    paid = []
+    for rewards in ([0.0, 0.0, 0.0], [0.5, -4.0, 0.0], [1.0, 2.0, 3.0]):
+        episode = make_epoch([HORIZON], 0)._replace(reward=jnp.array([rewards]))
+        replay, paid = append(replay, episode), paid + rewards
+        unit = (max(map(abs, paid)) or 1.0) if in_units else 1.0
+        assert float(replay.reward_unit) == unit
+        np.testing.assert_array_equal(replay.rows.reward[: len(paid)], paid)  # kept as they were paid
+        drawn = take(replay, jnp.arange(len(paid), dtype=jnp.int32))
+        np.testing.assert_allclose(drawn.reward, np.array(paid) / unit)
+
+
+def test_padding_is_no_reward():
+    """What an episode's arrays hold after its end is not the largest reward."""
+    episode = make_epoch([1], 0)._replace(reward=jnp.array([[0.25, 99.0, 99.0]]))
+    replay = append(Replay.empty(CAPACITY, jnp.zeros(2), reward_units=True), episode)
+    assert float(replay.reward_unit) == 0.25

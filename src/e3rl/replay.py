@@ -81,7 +81,7 @@ class Replay(NamedTuple):
             jnp.asarray(np.where(bounded, high, 1.0), jnp.float32),
         )
         none = jnp.array(0, jnp.int32)
-        one, in_units = jnp.array(1.0), jnp.array(reward_units)
+        one, in_units = jnp.array(1.0, jnp.float32), jnp.array(reward_units)
         return Replay(rows, none, none, scale, jnp.asarray(bounded), count, none, one, in_units)
 
     def append(

@@ -16,6 +16,7 @@ from e3rl.types import UserError
 TINY = {
     "e3rl/CombinationLock-v0": {"horizon": 4, "antishaped": True, "noise_bits": 3},
     "e3rl/Maze-v0": {"size": 5},
+    "e3rl/KeyDoor-v0": {"size": 5, "time_limit": 6},
     "e3rl/MountainCar-v0": {"time_limit": 6},
     "e3rl/Acrobot-v1": {"time_limit": 6},
     "e3rl/CartPole-v1": {"time_limit": 6},

@@ -39,8 +39,8 @@ NESTED = spaces.Dict(
             [("continuous", 0, 2)],
         ),
         (
-            spaces.Box(0, 9, (2, 2), np.int64),
-            np.array([[1, 2], [3, 4]]),
+            spaces.Box(0.0, 9.0, (2, 2)),
+            np.array([[1, 2], [3, 4]], np.float32),
             [1, 2, 3, 4],
             [("continuous", 0, 4)],
         ),
@@ -109,6 +109,15 @@ def test_images_keep_their_shape_with_channels_last(shape, expected):
         assert encoded[row, column, channel] == pytest.approx(image[index] / 255)
     np.testing.assert_array_equal(jax.jit(encoding.encode)(jnp.asarray(image)), encoded)
     assert (encoding.low.min(), encoding.high.max()) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint16])
+def test_a_table_of_whole_numbers_is_an_image_and_keeps_them(dtype):
+    encoding = Encoding(spaces.Box(0, 9, (2, 3), dtype))
+    table = np.array([[1, 2, 0], [3, 9, 5]], dtype)
+    assert encoding.shape == (2, 3, 1)
+    np.testing.assert_array_equal(encoding.encode(table)[..., 0], table)
+    assert (encoding.low.min(), encoding.high.max()) == (0.0, 9.0)
 
 
 def test_a_float_image_is_an_image():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from e3rl.envs.encoding import Encoding
+from e3rl.envs.encoding import Encoding, Part
 from e3rl.envs.spec import Spec
 from e3rl.models import FAMILIES, natural_family, refuse_misfit
 from e3rl.models.base import AbstractDynamics, Problem
@@ -17,6 +17,7 @@ from e3rl.models.ensemble import make_ensemble, predict
 from e3rl.models.factored import Factored
 from e3rl.models.mdn import Mdn
 from e3rl.models.mlp import Mlp
+from e3rl.models.tiles import Tiles
 from e3rl.models.vae import Vae
 from e3rl.replay import Transitions
 from e3rl.types import UserError
@@ -37,6 +38,8 @@ VARIANTS = {
     "bernoulli-input": (Bernoulli(hidden=8, conditioning="input"), "bits", (4,)),
     "mlp": (Mlp(hidden=8), "numbers", (0,)),
     "factored": (Factored(hidden=8), "mixed", (4,)),
+    "factored-one-hot": (Factored(hidden=8, one_hot=True), "numbers", (1,)),
+    "tiles": (Tiles(hidden=8, maps=4, categories=3, unit=0.5), "image", (5, 6, 2)),
     "mdn": (Mdn(hidden=8, components=3), "numbers", (5,)),
     "conv-dense": (Conv(hidden=8, maps=4, reward_head="dense"), "image", (0,)),
     "conv-pooled": (Conv(hidden=8, maps=4), "image", (0,)),
@@ -153,7 +156,9 @@ def test_loss_is_finite_and_moves_every_weight_that_had_a_say(variant, found):
     (_, (losses, means)), gradient = found["graded"]
     assert np.all(np.isfinite(losses))
     assert losses.shape == (ROWS,)
-    assert means.shape == found["alone"].obs.shape == found.get("most likely", means).shape
+    assert means.shape == found.get("most likely", means).shape
+    categories = (VARIANTS[variant][0].categories,) if variant == "tiles" else ()  # have an axis of their own
+    assert found["alone"].obs.shape == means.shape + categories
     assert all(np.any(np.asarray(leaf) != 0.0) for leaf in jax.tree.leaves(gradient))
     if variant in CERTAIN:
         np.testing.assert_allclose(means[2], found["alone"].obs[2], atol=1e-5)  # its action is 1
@@ -211,6 +216,7 @@ VECTORS, BITS, IMAGES = "vectors", "binary vectors", "images [height, width, cha
             {"bits": IMAGES, "numbers": IMAGES, "mixed": IMAGES.replace("4", "9")},
             {"image", "black and white"},
         ),
+        ("tiles", {"bits": IMAGES, "numbers": IMAGES, "mixed": IMAGES.replace("4", "9")}, set()),
         ("mdn", {"image": VECTORS, "black and white": VECTORS}, set()),
         ("vae", {}, set()),
     ],
@@ -247,7 +253,7 @@ def test_the_prior_counts_in_the_entries_that_the_loss_adds_up():
 
 def test_only_chances_are_made_of_probabilities():
     chances = {name for name, family in FAMILIES.items() if family.of_probabilities}
-    assert chances == {"bernoulli", "factored"}
+    assert chances == {"bernoulli", "factored", "tiles"}
 
 
 def member(family, made_for, clock=True):
@@ -264,6 +270,11 @@ def test_settings_reach_the_networks():
     assert (fed.clock.shape, fed.act.shape, fed.gate) == ((HORIZON, 7), (ACTIONS, 7), None)
     assert member(Mlp(hidden=7), "numbers").network.hidden.shape == (7, 7)
     assert member(Factored(hidden=7), "mixed").network.observe.shape == (7, 9)
+    one = member(Factored(hidden=7, one_hot=True), "numbers")
+    assert (one.parts, one.noise_shape) == ((Part("categorical", 0, 4),), (1,))
+    tiles = member(Tiles(categories=5, unit=0.25, maps=3, hidden=7), "image")
+    assert (tiles.categories, tiles.unit, tiles.noise_shape) == (5, 0.25, (5, 6, 2))
+    assert (tiles.weights.first.shape, tiles.weights.hidden.shape) == ((9 * 2 * 5, 3), (7, 7))
     mixture = member(Mdn(hidden=7, components=4), "numbers")
     assert (mixture.components, mixture.network.head.shape) == (4, (4 * (1 + 2 * 4) + 2, 7))
     conv = member(Conv(hidden=7, maps=3), "image")

@@ -9,6 +9,8 @@ from e3rl.envs.lock import CombinationLock
 from e3rl.envs.opening import open_environment
 from e3rl.envs.spec import spec_of
 from e3rl.models import FAMILIES
+from e3rl.models.factored import Factored
+from e3rl.models.tiles import Tiles
 from e3rl.neural.auto import suited_config
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.presets import PRESETS
@@ -43,6 +45,35 @@ IMAGE = spaces.Box(0, 255, (6, 5, 3), np.uint8)
 DICT = spaces.Dict({"place": spaces.Box(0.0, 1.0, (2,)), "door": spaces.Discrete(3)})
 
 
+IDS = spaces.Box(0, 5, (4, 3), np.int64)
+LAMPS = spaces.Box(0.0, 1.0, (4,))
+
+
+class Lamps(Toy):
+    """One of several is lit."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._lit(0), {}
+
+    def step(self, action):
+        _, reward, ended, cut, about = super().step(action)
+        at = int(self.np_random.integers(4)) if self.dice else self.count % 4
+        return self._lit(at), reward, ended, cut, about
+
+    def _lit(self, at):
+        return np.eye(4, dtype=self.observation_space.dtype)[at]
+
+
+def test_ids_and_lit_lamps_are_categories():
+    """As they are seen, whatever they are declared as."""
+    assert suited(Toy(IDS)).model == Tiles(categories=6, unit=1 / 5)
+    assert suited("e3rl/KeyDoor-v0").model == Tiles(categories=8, unit=1 / 255)
+    for env in (Lamps(LAMPS), Lamps(LAMPS, dice=True), Lamps(spaces.MultiBinary(4))):
+        assert suited(env).model == Factored(one_hot=True)
+    assert suited("Taxi-v4").model == Factored()  # declared so
+
+
 def suited(env, **options):
     opened = open_environment(env, options)
     try:
@@ -56,9 +87,9 @@ def suited(env, **options):
     [
         ("CartPole-v1", {}, "mlp", "graph", "squared"),
         ("FrozenLake-v1", {}, "factored", "mcts", "marginal"),
-        ("FrozenLake-v1", {"is_slippery": False}, "factored", "graph", "marginal"),
+        ("FrozenLake-v1", {"is_slippery": False}, "factored", "states", "marginal"),
         ("Blackjack-v1", {}, "factored", "mcts", "marginal"),
-        ("Taxi-v4", {}, "factored", "graph", "marginal"),
+        ("Taxi-v4", {}, "factored", "states", "marginal"),
         ("e3rl/MountainCar-v0", {}, "mlp", "graph", "squared"),
         ("e3rl/MountainCar-v0", {"push_failure": 0.5}, "mlp", "mcts", "squared"),
         ("e3rl/Maze-v0", {"size": 5}, "conv", "graph", "squared"),
@@ -68,7 +99,12 @@ def suited(env, **options):
         (Toy(IMAGE, breaks=True), {}, "conv", "mcts", "squared"),  # why is told when it is trained on
         (Toy(DICT), {}, "factored", "graph", "squared"),
         (Toy(spaces.MultiBinary([2, 2])), {}, "bernoulli", "graph", "marginal"),
-        (Toy(spaces.MultiDiscrete([2, 3])), {}, "factored", "graph", "marginal"),
+        (Toy(spaces.MultiDiscrete([2, 3])), {}, "factored", "states", "marginal"),
+        ("e3rl/KeyDoor-v0", {}, "tiles", "states", "marginal"),
+        (Toy(IDS), {}, "tiles", "states", "marginal"),
+        (Lamps(LAMPS), {}, "factored", "states", "marginal"),
+        (Lamps(spaces.MultiBinary(4)), {}, "factored", "states", "marginal"),
+        (Lamps(LAMPS, dice=True), {}, "factored", "mcts", "squared"),
     ],
     ids=str,
 )
@@ -82,8 +118,12 @@ def test_the_family_follows_the_observations_and_the_planner_the_dice(env, optio
     if family == "conv":  # a model of images is the policy, where it can be searched
         assert exploit == ("graph" if planner == "graph" else "dqn")
     else:
-        assert exploit == "value"
-    if family == "factored":  # a category never tried may promise any reward
+        assert exploit == ("states" if planner == "states" else "value")
+    if planner == "states":  # learns before an episode is over
+        assert config.explore.update_every > 0
+        assert config.planner.once
+        assert not config.exploit.once
+    elif family == "factored":  # a category never tried may promise any reward
         assert (config.utility.reward_scale, config.utility.caution) == (1.0, 0.3)
     if planner == "mcts":  # values without a clock
         assert not config.planner.value.heads

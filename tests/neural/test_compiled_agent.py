@@ -49,8 +49,8 @@ def run(begin, envs, keys):
         at = epoch_of(keys.shape[0], t)
         policy, v = AGENT.plan(models, value, replay, keys, at)
         value = policy.value
-        replay, episodes = AGENT.collect(envs, policy, replay, keys, at)
-        models, _ = AGENT.update_models(models, replay, keys, at)
+        policy, replay, episodes = AGENT.collect(envs, policy, replay, keys, at)
+        models, _ = AGENT.update_models(policy.models, replay, keys, at)
         v_explore.append(v)
         explored.append(episodes)
     return Run(models, value, replay, v_explore, explored)
@@ -125,7 +125,7 @@ def test_actions_are_uniform_until_there_are_so_many_transitions(begin, both):
     at, one = epoch_of(1, 2), (lane(ENVS, 0), policy)
 
     def actions(which, replay, *fresh):
-        collected, _ = which(*one, replay, KEYS[:1], at, *fresh)
+        *_, collected, _ = which(*one, replay, KEYS[:1], at, *fresh)
         size = int(replay.size[0])
         return np.asarray(collected.rows.action)[0, size : size + HORIZON].tolist()
 

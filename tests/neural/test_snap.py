@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from e3rl.envs.glance import STEPS
 from e3rl.envs.opening import open_environment
-from e3rl.neural.auto import GLANCE, suited_config
+from e3rl.neural.auto import suited_config
 from e3rl.planners.graph_search import GraphSearch
 
 SHAPE = (5, 4, 2)
@@ -43,9 +44,9 @@ def film(space, *shades, bright):
         (film(FLOATS, 1, 1, 1, bright=1), {}, True),
         (film(BYTES, 1, 0, 1, bright=255), {}, True),
         (film(BYTES, 1, 1, 0.5, bright=255), {}, False),
-        (film(FLOATS, 1, *[1] * GLANCE, bright=0.9), {}, False),
+        (film(FLOATS, 1, *[0.43] * STEPS, bright=0.9), {}, False),
     ],
-    ids=["maze", "zeros and ones", "darkest and brightest", "grey in the end", "always grey"],
+    ids=["maze", "zeros and ones", "darkest and brightest", "grey in the end", "shades of grey"],
 )
 def test_snap_is_chosen_for_frames_of_zeros_and_ones(env, options, snap):
     """For exploiting alone: exploration is drawn by what rounding would take away."""

@@ -48,7 +48,7 @@ def test_exploration_is_uniform_at_every_step_and_heeds_no_models(agent, begin):
     assert policy.value is None
 
     def actions(policy, t):
-        collected, _ = agent.collect(ENVS, policy, replay, KEYS, jnp.full(2, t))
+        _, collected, _ = agent.collect(ENVS, policy, replay, KEYS, jnp.full(2, t))
         return np.asarray(collected.rows.action)[:, :HORIZON]
 
     taken = np.stack([actions(policy, t) for t in range(1, EPOCHS + 1)])  # [epoch, seed, step]
@@ -64,7 +64,7 @@ def test_exploitation_is_that_of_neural_e3(agent, begin):
     """From the same models and experience, to the bit."""
     models, value, replay = begin
     policy, _ = AGENT.plan(models, value, replay, KEYS, jnp.zeros(2, jnp.int32))
-    replay, _ = AGENT.collect(ENVS, policy, replay, KEYS, jnp.zeros(2, jnp.int32))
+    _, replay, _ = AGENT.collect(ENVS, policy, replay, KEYS, jnp.zeros(2, jnp.int32))
     own, other = (each.exploit(models, replay, KEYS) for each in (agent, AGENT))
     assert jax.tree.structure(own) == jax.tree.structure(other)
     for one, two in zip(jax.tree.leaves(own), jax.tree.leaves(other), strict=True):

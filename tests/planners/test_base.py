@@ -17,6 +17,7 @@ from e3rl.planners.exploit_dqn import OfflineDqn
 from e3rl.planners.exploit_value import ImaginedValue
 from e3rl.planners.graph_search import GraphSearch
 from e3rl.planners.mcts import TreeSearch
+from e3rl.planners.state_graph import StateGraph
 from e3rl.planners.uniform import Uniform
 from e3rl.planners.value import ValuePlanner
 from e3rl.replay import Scale
@@ -115,8 +116,9 @@ def one_by_one(planner):
 
 def test_a_planner_that_looks_has_a_plan_of_one_action_for_each_episode():
     planner = Looking(more=1)
-    actions, lengths = planner.plan_many(POLICY, OBS, TIME, KEYS, EVERYBODY, worth_seven, PROBLEM)
+    actions, lengths, memory = planner.plan_many(POLICY, OBS, TIME, KEYS, EVERYBODY, worth_seven, PROBLEM)
     assert actions.shape == (EPISODES, 1)
+    assert memory is None
     assert lengths.tolist() == [1] * EPISODES
     alone = one_by_one(planner)
     assert actions[:, 0].tolist() == [int(plan.actions[0]) for plan in alone]
@@ -132,12 +134,15 @@ def test_a_planner_that_does_not_look_plans_only_for_those_that_run(monkeypatch,
     together = base.for_those
     monkeypatch.setattr(base, "for_those", lambda *given: seen.append(given[-1]) or together(*given))
     planner, running = Blind(), np.array([True, False, True, True, True])
-    actions, lengths = planner.plan_many(POLICY, OBS, TIME, KEYS, jnp.asarray(running), worth_seven, PROBLEM)
+    actions, lengths, memory = planner.plan_many(
+        POLICY, OBS, TIME, KEYS, jnp.asarray(running), worth_seven, PROBLEM
+    )
     assert seen == [1 if backend == "cpu" else 3]
     assert actions.shape == (EPISODES, HORIZON)
     for i, plan in enumerate(one_by_one(planner)):
         assert actions[i].tolist() == (plan.actions.tolist() if running[i] else [0] * HORIZON)
-        assert int(lengths[i]) == (HORIZON - int(TIME[i]) if running[i] else 1)
+        assert int(lengths[i]) == (HORIZON - int(TIME[i]) if running[i] else 0)
+    assert memory is None
 
 
 def test_a_planner_that_only_searches_has_no_value_and_nothing_to_train():
@@ -164,12 +169,12 @@ def test_uniform_takes_every_action_alike_and_knows_nothing():
 
 
 def test_who_explores_and_who_exploits():
-    assert {name: PLANNERS[name] for name in ("value", "graph", "mcts", "uniform")} == {
-        "value": ValuePlanner, "graph": GraphSearch, "mcts": TreeSearch, "uniform": Uniform,
+    assert {name: PLANNERS[name] for name in ("value", "graph", "states", "mcts", "uniform")} == {
+        "value": ValuePlanner, "graph": GraphSearch, "states": StateGraph, "mcts": TreeSearch, "uniform": Uniform,
     }  # fmt: skip
-    assert {name: EXPLOITERS[name] for name in ("value", "dqn", "graph", "mcts")} == {
-        "value": ImaginedValue, "dqn": OfflineDqn, "graph": GraphSearch, "mcts": TreeSearch,
+    assert {name: EXPLOITERS[name] for name in ("value", "dqn", "graph", "states", "mcts")} == {
+        "value": ImaginedValue, "dqn": OfflineDqn, "graph": GraphSearch, "states": StateGraph, "mcts": TreeSearch,
     }  # fmt: skip
     assert [kind.__name__ for kind in EXPLOITERS.values() if not kind.from_models] == ["OfflineDqn"]
-    assert [kind.__name__ for kind in PLANNERS.values() if kind.open_loop] == ["GraphSearch"]
+    assert [kind.__name__ for kind in PLANNERS.values() if kind.open_loop] == ["GraphSearch", "StateGraph"]
     assert all(dataclasses.is_dataclass(kind) for kind in (*PLANNERS.values(), *EXPLOITERS.values()))

@@ -205,6 +205,24 @@ def test_what_is_stored_must_be_all_there_and_nothing_else(spoil, message):
         from_dict(Train, stored)
 
 
+@dataclass(frozen=True)
+class Tram(Settings):
+    cars: int = setting(2, "How many")
+    bell: int = setting(5, "How loud; the first trams had none", before=0)
+    step: Step = group(Step(), "How it moves")
+
+
+def test_what_was_written_before_a_setting_existed_did_without_it():
+    """Whatever its default is now."""
+    first = {"cars": 3, "step": {"rate": 0.5, "count": 4}}
+    assert from_dict(Tram, first) == Tram(cars=3, bell=0)
+    assert as_dict(Tram(cars=3, bell=0)) == first  # the same settings are the same text
+    assert as_dict(Tram(cars=3)) == {**first, "bell": 5}
+    assert from_dict(Tram, {**first, "bell": 5}) == Tram(cars=3)
+    with pytest.raises(UserError, match=r"'cars' is missing$"):
+        from_dict(Tram, {"step": first["step"]})
+
+
 # The settings that the package has.
 
 PRESETS = {

@@ -125,13 +125,13 @@ def draw_key_door(
     cell = max(12, MAZE_PIXELS // len(cells))
     canvas = Canvas(cell * len(cells), cell * len(cells))
 
-    def place(row: float, column: float, inset: float) -> tuple[Point, Point]:
+    def place(row: Number, column: Number, inset: Number) -> tuple[Point, Point]:
         return (cell * (column + inset), cell * (row + inset)), (
             cell * (column + 1 - inset),
             cell * (row + 1 - inset),
         )
 
-    def key(row: float, column: float, size: float) -> None:
+    def key(row: Number, column: Number, size: Number) -> None:
         x, y = cell * (column + 0.5), cell * (row + 0.5)
         canvas.line([(x, y), (x + 1.6 * size * cell, y)], 0.5 * size * cell, DOOR_KEY)
         canvas.disc((x - 0.5 * size * cell, y), 0.8 * size * cell, DOOR_KEY)

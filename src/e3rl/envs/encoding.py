@@ -126,7 +126,7 @@ def _channels_first(space: gymnasium.Space) -> bool:
 def _image_shape(space: gymnasium.Space) -> tuple[int, ...] | None:
     if not isinstance(space, spaces.Box | spaces.MultiBinary):
         return None
-    if len(space.shape) == 2 and np.issubdtype(space.dtype, np.integer):
+    if isinstance(space, spaces.Box) and len(space.shape) == 2 and np.issubdtype(space.dtype, np.integer):
         return (*space.shape, 1)
     if len(space.shape) == 3:
         return (*space.shape[1:], space.shape[0]) if _channels_first(space) else space.shape

@@ -89,6 +89,8 @@ def categories_of(seen: Glance, space: Any) -> Categories | None:
     if not (isinstance(space, spaces.Box) and seen.episodes and seen.frames[0].ndim == 3):
         return None
     low, high = float(space.low.min()), float(space.high.max())
+    if low != space.low.max() or high != space.high.min():
+        return None  # a step would be another part of every entry's range
     if not (np.isfinite(low) and np.isfinite(high) and high > low) or seen.black_and_white:
         return None
     whole = np.issubdtype(space.dtype, np.integer)

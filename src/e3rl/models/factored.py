@@ -139,6 +139,7 @@ class Factored(AbstractFamily):
     one_hot: bool = setting(
         False,
         "The observation, declared as bits or numbers, is one category: of its entries one is 1, the rest 0",
+        before=False,
     )
 
     @staticmethod

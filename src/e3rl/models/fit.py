@@ -64,10 +64,13 @@ class Fit(Settings):
         False,
         "Models and values see rewards divided by the largest one seen so far: learning rates, clips and the weight of "
         "a reward beside an observation then mean the same whatever an environment pays",
+        before=False,
     )
 
     finishing: int = setting(
-        0, "Further updates when exploration is over, at a third of the learning rate, before anyone exploits"
+        0,
+        "Further updates when exploration is over, at a third of the learning rate, before anyone exploits",
+        before=0,
     )
 
     def optimiser(self) -> optax.GradientTransformation:

@@ -37,6 +37,7 @@ class Explore(Settings):
         0,
         "Steps of an episode after which models are updated and plans made anew, before it has ended; 0 learns between "
         "episodes only, as Algorithm 1 has it. Then an epoch is one episode",
+        before=0,
     )
     uniform_transitions: int = setting(
         0, "Actions are uniform until the replay buffer holds this many transitions (100 in the paper's code)"

@@ -18,6 +18,7 @@ from e3rl.registry import Registry
 from e3rl.types import UserError
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
+ALWAYS_THERE = object()
 Given = TypeVar("Given", bound="Settings")
 LARGEST = 2**63 - 1
 """Of whole numbers: what an array of them can hold."""
@@ -30,10 +31,12 @@ def setting(
     at_least: int | float = 0,
     above: int | float | None = None,
     at_most: int | float = math.inf,
+    before: Any = ALWAYS_THERE,
 ) -> Any:
-    """A field with its meaning and its bounds. Numbers are not negative unless `at_least` says so."""
-    bounds = {"at_least": at_least, "above": above, "at_most": at_most}
-    return dataclasses.field(default=default, metadata={"meaning": meaning, **bounds})
+    """A field with its meaning and its bounds. Numbers are not negative unless `at_least` says so. One that was added
+    after results had been recorded says what those did `before` there was a choice."""
+    about = {"at_least": at_least, "above": above, "at_most": at_most, "before": before}
+    return dataclasses.field(default=default, metadata={"meaning": meaning, **about})
 
 
 def group(default: "Settings", meaning: str) -> Any:
@@ -226,10 +229,13 @@ def settings_of(settings: Settings, prefix: str = "") -> Iterator[str]:
 
 
 def as_dict(settings: Settings) -> dict[str, Any]:
-    """Plain values for JSON; a part says its own name."""
+    """Plain values for JSON; a part says its own name. What is as it was before a setting existed is left out, so that
+    the same settings are the same text whenever they were written."""
     found: dict[str, Any] = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
+        if value == field.metadata.get("before", ALWAYS_THERE):
+            continue
         if isinstance(value, Settings):
             registry: Registry | None = field.metadata.get("registry")
             called = {} if registry is None else {"name": registry.name_of(type(value))}
@@ -239,8 +245,11 @@ def as_dict(settings: Settings) -> dict[str, Any]:
 
 
 def from_dict(kind: type[Given], stored: Mapping[str, Any]) -> Given:
-    """The settings that `as_dict` wrote. Anything missing or unknown is an error: a default may have changed since."""
+    """The settings that `as_dict` wrote. Anything else missing or unknown is an error: a default may have changed
+    since."""
     fields = {field.name: field for field in dataclasses.fields(kind)}
+    before = {name: field.metadata.get("before", ALWAYS_THERE) for name, field in fields.items()}
+    stored = {**{name: value for name, value in before.items() if value is not ALWAYS_THERE}, **stored}
     odd = fields.keys() ^ stored.keys()
     if odd:
         raise UserError(f"{sorted(odd)[0]!r} is {'missing' if sorted(odd)[0] in fields else 'no setting'}")

@@ -31,6 +31,7 @@ class ExploreTable(Settings):
         "Share of steps that lead to states known from earlier episodes, below which a table is of no use and another "
         "agent takes over. 0 leaves it to the table's size",
         at_most=1,
+        before=0.0,
     )
 
     def limit(self, states: int) -> int:

@@ -7,6 +7,8 @@ import pytest
 
 from e3rl.envs.mountain_car import MountainCar, MountainCarState
 from e3rl.envs.playing import rollout, rollout_plans
+from e3rl.envs.playing.open_loop import Plans, begin, go_on
+from e3rl.envs.playing.rollout import as_observed
 
 LIMIT, LONGEST = 12, 4
 step = jax.jit(MountainCar(LIMIT).step)
@@ -133,3 +135,54 @@ def test_planners_are_told_who_still_runs_and_everyone_observes_through_observe(
     assert all(now[1] == [True, True] for now in seen)
     np.testing.assert_allclose(found.obs[0, 0], 2.0 * env.reset(jax.random.key(0))[1], atol=1e-6)
     np.testing.assert_allclose(seen[0][2][0], found.obs[0, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_episodes_in_parts_are_the_episodes(steps):
+    """With plans that see one step ahead: a longer one is cut where a part ends."""
+    env, keys = MountainCar(LIMIT), jax.random.split(jax.random.key(2), 3)
+    whole = jax.jit(lambda keys: rollout_plans(env, looking, keys))(keys)
+    on = jax.jit(lambda playing: go_on(env, looking, keys, playing, steps))
+    playing, parts = begin(env, keys, as_observed), []
+    assert (playing.time.tolist(), playing.running.tolist()) == ([0] * 3, [True] * 3)
+    while playing.running.any():
+        playing, part = on(playing)
+        assert part.valid.shape == (3, steps)
+        parts.append(part)
+    assert len(parts) == -(-LIMIT // steps)
+    joined = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=1)[:, :LIMIT], *parts)
+    for ours, own in zip(joined, whole, strict=True):
+        np.testing.assert_array_equal(ours, own)
+    assert playing.time.tolist() == np.asarray(whole.valid).sum(axis=1).tolist()
+
+
+def test_a_plan_is_cut_where_a_part_ends():
+    env, keys = StartingCar(), jax.random.split(jax.random.key(0), 1)
+    planned = []
+
+    def plan(keys, obs, time, running):
+        jax.debug.callback(lambda time: planned.append(time.tolist()), time)
+        return Plans(jnp.ones((1, LONGEST), jnp.int32), jnp.full(1, LONGEST, jnp.int32))
+
+    playing, part = go_on(env, plan, keys, begin(env, keys, as_observed), 6)
+    jax.effects_barrier()
+    assert planned == [[0], [LONGEST]]
+    assert part.valid.tolist() == [[True] * 6]
+    assert playing.time.tolist() == [6]
+
+
+def test_a_planner_is_reminded_of_what_it_returned():
+    """Every episode of its own: here, of all it has seen, times two."""
+    env = MountainCar(LIMIT)
+
+    def plan(keys, obs, time, running, memory):
+        seen = jnp.where(running, 2.0 * memory + obs[:, 0], memory)
+        return Plans(*looking(keys, obs, time, running), seen)
+
+    keys = jax.random.split(jax.random.key(2), 2)
+    start = begin(env, keys, as_observed)._replace(memory=jnp.zeros(2))
+    playing, part = jax.jit(lambda playing: go_on(env, plan, keys, playing, 4))(start)
+    wanted = np.zeros(2)
+    for obs in np.asarray(part.obs)[:, :, 0].T:
+        wanted = 2.0 * wanted + obs
+    np.testing.assert_allclose(playing.memory, wanted, rtol=1e-5)
