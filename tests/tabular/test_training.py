@@ -21,6 +21,7 @@ from e3rl.tabular import training
 from e3rl.tabular.agent import TabularE3
 from e3rl.tabular.config import ExploreTable, TabularE3Config
 from e3rl.tabular.minds import Doubt
+from e3rl.tabular.posterior import Table
 from e3rl.types import UserError
 
 LIMIT, ACTIONS, CELLS = 12, 4, 16
@@ -274,6 +275,31 @@ def test_more_states_than_the_table_holds_are_one_clear_error(tmp_path):
         assert len(np.unique(steps.obs, axis=0)) == 6
         assert len(np.unique(np.concatenate([steps.obs, steps.next_obs[~steps.terminated]]), axis=0)) == 7
     assert not (tmp_path / "summary.json").exists()
+
+
+class Halls(Grid):
+    """Episodes begin in one of 60 halls, nothing leads from one to another."""
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Discrete(60)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.hall = int(self.np_random.integers(60))
+        return self.hall, {}
+
+    def step(self, action):
+        return self.hall, float(action == 1), True, False, {}
+
+
+@pytest.mark.parametrize(("env", "looks"), [(Halls, training.MOST_LOOKS), (Grid, training.STARTS)])
+def test_where_episodes_begin_is_looked_at_while_it_brings_something_new(env, looks):
+    program = TabularE3(gymnasium.wrappers.TimeLimit(env(), LIMIT), CONFIG).program
+    table = Table(ACTIONS, 2, 0, 1000)
+    assert len(program._look_at_starts(table).starts) == looks
+    small = Table(ACTIONS, 2, 0, 40)
+    assert len(program._look_at_starts(small).starts) <= 40  # a table is not filled with looking
 
 
 def test_starts_that_fill_the_table():

@@ -77,6 +77,10 @@ class Table:
     def tried(self) -> Int[np.ndarray, "S A"]:
         return self.count[: self.states].sum(axis=-1)
 
+    @property
+    def crowded(self) -> bool:
+        return 2 * self.states > self.capacity
+
     def discovered_in(self, episode: int) -> bool:
         return self.last_discovery >= episode
 

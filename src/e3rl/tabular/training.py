@@ -34,8 +34,8 @@ from e3rl.types import Key, UserError
 
 EXPLORE, EXPLOIT, EVALUATE, LOOK = range(4)
 """Uses of a seed."""
-STARTS = 20
-"""Beginnings of episodes that are looked at before the first one."""
+STARTS, MOST_LOOKS = 20, 100
+"""Beginnings of episodes that are looked at before the first one, and at most where they keep bringing new states."""
 IMPORTANT = 0.01
 """A policy is better if it is worth this share more."""
 UNKNOWN, CHALLENGER, LEADER = range(3)
@@ -178,11 +178,13 @@ class TabularProgram(AbstractProgram):
             return explicit_explore_exploit(table, experience, slots, None, first, after)
 
     def _look_at_starts(self, table: Table) -> Experience:
-        """Where episodes begin: some resets, no step."""
+        """Where episodes begin: some resets, no step; more of them while they still bring something new."""
         experience = Experience()
         try:
-            for i in range(STARTS):
+            for i in range(MOST_LOOKS):
                 experience, _, _ = self._begin(table, experience, LOOK, i)
+                if i >= STARTS - 1 and (not any(experience.fresh[-STARTS + 1 :]) or table.crowded):
+                    break
         except TableFull as error:
             raise UserError(f"{error}: {INSTEAD}") from error
         return experience
@@ -199,10 +201,9 @@ class TabularProgram(AbstractProgram):
         """v_explore and line 6's numbers, and whether the last episode brought anything of importance."""
         starts = np.array(sorted(set(experience.starts)))
         value = float(np.asarray(plan_to_explore(table, self.steps, 1).value)[starts].mean())
-        begin = experience.starts[-5:]
         unknown, untried = (
             experience.new_starts
-            + (1.0 - experience.new_starts) * unknown_share(table, begin, self.steps, only)
+            + (1.0 - experience.new_starts) * unknown_share(table, starts.tolist(), self.steps, only)
             for only in (False, True)
         )
         outcomes = smoothed(table)
