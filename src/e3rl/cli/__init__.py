@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--horizon", type=int, help="levels of the lock")
     sub.add_argument("--antishaped", action="store_true", default=None, help="misleading rewards in the lock")
-    sub.add_argument("--size", type=int, help="side of the maze")
+    sub.add_argument("--size", type=int, help="side of the maze, or of the room with key and door")
     sub.add_argument(
         "--env", dest="env_options", nargs="+", default=[], action="extend", metavar="KEY=VALUE",
         help="other options of the environment",

@@ -24,9 +24,11 @@ SHORT_NAMES = {
     "maze": "e3rl/Maze-v0",
     "mountaincar": "e3rl/MountainCar-v0",
     "acrobot": "e3rl/Acrobot-v1",
+    "keydoor": "e3rl/KeyDoor-v0",
+    "riverswim": "e3rl/RiverSwim-v0",
 }
-OWN_OPTIONS = {"horizon": "lock", "antishaped": "lock", "size": "maze"}
-"""Options of `e3rl train` that belong to one environment."""
+OWN_OPTIONS = {"horizon": ("lock",), "antishaped": ("lock",), "size": ("maze", "keydoor")}
+"""Options of `e3rl train` that belong to some environments alone."""
 LONGEST_NAME = 200
 """Characters of a folder's name before its seeds; file systems stop at 255."""
 
@@ -148,9 +150,9 @@ def _suited(env: str, options: dict[str, Any]) -> tuple[str, str]:
 
 def environment(name: str, flags: Collection[str]) -> str:
     """The id of the environment called `name` on the command line, to which the flags given must belong."""
-    for option, owner in OWN_OPTIONS.items():
-        if option in flags and SHORT_NAMES.get(name, name) != SHORT_NAMES[owner]:
-            raise UserError(f"--{option} belongs to {owner}: {name} has no {option}")
+    for option, owners in OWN_OPTIONS.items():
+        if option in flags and SHORT_NAMES.get(name, name) not in {SHORT_NAMES[owner] for owner in owners}:
+            raise UserError(f"--{option} belongs to {' and '.join(owners)}: {name} has no {option}")
     return SHORT_NAMES.get(name, name)
 
 
