@@ -119,8 +119,8 @@ def test_a_planner_of_another_package_is_found_and_has_its_own_settings():
 
 @pytest.mark.usefixtures("package")
 def test_what_it_offers_stands_behind_ours():
-    assert list(PLANNERS) == ["value", "graph", "mcts", "uniform", "theirs", "nowhere", "broken"]
-    assert len(PLANNERS) == 7
+    assert list(PLANNERS) == ["value", "graph", "states", "mcts", "uniform", "theirs", "nowhere", "broken"]
+    assert len(PLANNERS) == 8
     assert PLANNERS.called("graph") is GraphSearch  # a name of ours cannot be taken
     from their_package import Hidden
 
@@ -153,5 +153,5 @@ def test_a_broken_part_is_one_line_and_disturbs_no_other(name, message):
     for works in ("theirs", "graph", "value"):
         config = changed(NeuralE3Config(), {"planner": works})
         assert as_dict(config)["planner"]["name"] == works
-    with pytest.raises(UserError, match=r"known: value, graph, mcts, uniform, theirs, nowhere, broken$"):
+    with pytest.raises(UserError, match=r"known: value, graph, states, mcts, uniform, theirs, nowhere, broken$"):
         changed(NeuralE3Config(), {"planner": "best"})
