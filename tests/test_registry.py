@@ -128,7 +128,9 @@ def test_what_it_offers_stands_behind_ours():
     assert unnamed["planner"]["name"] == "their_package.planner:Hidden"
     assert from_dict(NeuralE3Config, unnamed).planner == Hidden()
     assert "theirs" not in EXPLOITERS
-    with pytest.raises(UserError, match=r"unknown exploiter 'theirs'; known: value, dqn, graph, mcts$"):
+    with pytest.raises(
+        UserError, match=r"unknown exploiter 'theirs'; known: value, dqn, graph, states, mcts$"
+    ):
         changed(NeuralE3Config(), {"exploit": "theirs"})
 
 
@@ -153,5 +155,7 @@ def test_a_broken_part_is_one_line_and_disturbs_no_other(name, message):
     for works in ("theirs", "graph", "value"):
         config = changed(NeuralE3Config(), {"planner": works})
         assert as_dict(config)["planner"]["name"] == works
-    with pytest.raises(UserError, match=r"known: value, graph, states, mcts, uniform, theirs, nowhere, broken$"):
+    with pytest.raises(
+        UserError, match=r"known: value, graph, states, mcts, uniform, theirs, nowhere, broken$"
+    ):
         changed(NeuralE3Config(), {"planner": "best"})
