@@ -180,9 +180,8 @@ def test_families_that_serve_more_than_their_own(env, family):
 
 def test_zeros_and_ones_take_a_byte_each():
     """The same buffer of bits is a quarter of that of floats."""
-    with pytest.raises(UserError, match="would take 31 GiB"):
-        buffer_of(spaces.Box(0.0, 1.0, (100_800,)), "mlp")
-    assert buffer_of(spaces.MultiBinary(100_800), "bernoulli").storage == np.int8
+    assert buffer_of(spaces.Box(0.0, 1.0, (100,)), "mlp").storage == np.float32
+    assert buffer_of(spaces.MultiBinary(100), "bernoulli").storage == np.int8
 
 
 def buffer_of(space, family):

@@ -113,10 +113,9 @@ def learn(kind, out=None, seeds=SEEDS[:1], resume=False, watch=lambda progress: 
     PythonRing.episodes = 0
     made = [open_environment(make(kind) if env is None else env) for _ in seeds]
     program = NeuralE3.make_program(made, TINY, seeds)
-    program.checkpoint_epochs = 1
     folders = [RunFolder(out / f"seed{seed}") for seed in seeds] if out else []
     about = [NeuralE3.describe(None, {}, seed, TINY) for seed in seeds]
-    policy, replay, _ = program.learn_all(Record(seeds, folders, about, watch), resume)
+    policy, replay, _ = program.learn_all(Record(seeds, folders, about, watch, every=0.0), resume)
     return program, policy, replay
 
 
