@@ -102,7 +102,10 @@ def test_under_a_scheduler(monkeypatch, capsys):
     module.main(quick=True)
     *turns, end = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"turn 1 ended with exit code -?\d+, after \d+ episodes in all", turns[0])
-    assert turns[-1].endswith("exit code 0, after 120 episodes in all")
+    # On slippery ice returns differ, so more than a hundred greedy episodes judge the policy.
+    last = re.fullmatch(r"turn \d+ ended with exit code 0, after (\d+) episodes in all", turns[-1])
+    assert last is not None
+    assert int(last[1]) >= 120
     assert end.startswith("finished: return ")
     assert end.endswith(", 120 episodes")
 
