@@ -104,7 +104,7 @@ def suited(env, **options):
         (Toy(IDS), {}, "tiles", "states", "marginal"),
         (Lamps(LAMPS), {}, "factored", "states", "marginal"),
         (Lamps(spaces.MultiBinary(4)), {}, "factored", "states", "marginal"),
-        (Lamps(LAMPS, dice=True), {}, "factored", "mcts", "squared"),
+        (Lamps(LAMPS, dice=True), {}, "factored", "mcts", "marginal"),
     ],
     ids=str,
 )

@@ -57,7 +57,7 @@ def suited_config(opened: Opened) -> NeuralE3Config:
         changes["utility"] = dataclasses.replace(base.utility, reward_scale=1.0, caution=0.3)
         # All one-hots are equally far from the root.
         changes["planner"] = GraphSearch(frontier="nearest")
-    if family is not Conv and all(part.kind != "continuous" for part in encoding.parts):
+    if seen.one_hot or (family is not Conv and all(part.kind != "continuous" for part in encoding.parts)):
         chosen = changes.get("utility", base.utility)
         changes["utility"] = Marginal(reward_scale=chosen.reward_scale, caution=chosen.caution)
     if family is Conv:
