@@ -32,12 +32,13 @@ def one_gib(monkeypatch):
 
 def test_there_is_as_much_as_the_machine_says(monkeypatch, tmp_path):
     assert 2**20 < available() < math.inf
-    for most, now in memory.CGROUP_FILES:
+    for most, now, details, cached in memory.CGROUP_FILES:
         (tmp_path / most).parent.mkdir(exist_ok=True)
         (tmp_path / most).write_text("max\n" if most == "memory.max" else "5000000\n")
         (tmp_path / now).write_text("2000000\n")
+        (tmp_path / details).write_text(f"anon 1\n{cached} 500000\nactive_file 7\n")
     monkeypatch.setattr(memory, "CGROUP", tmp_path)
-    assert available() == 3_000_000.0
+    assert available() == 3_500_000.0  # cached files give way
     monkeypatch.setattr(memory, "CGROUP", tmp_path / "none")
     monkeypatch.setattr(memory, "_read", lambda path: "")
     assert available() > 2**20  # all that the machine has

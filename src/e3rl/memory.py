@@ -12,10 +12,16 @@ from e3rl.types import UserError
 
 CGROUP = Path("/sys/fs/cgroup")
 CGROUP_FILES = (
-    ("memory.max", "memory.current"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+    (
+        "memory/memory.limit_in_bytes",
+        "memory/memory.usage_in_bytes",
+        "memory/memory.stat",
+        "total_inactive_file",
+    ),
 )
-"""What a container is granted and has taken, in the two versions of the kernel's interface."""
+"""What a container is granted and has taken, and what of that is cached files that give way, in the two versions of the
+kernel's interface."""
 UNWRITTEN = {"broadcast_in_dim", "iota", "reshape", "convert_element_type", "squeeze", "expand_dims"}
 """Operations whose results a compiler never writes down on their own."""
 
@@ -32,13 +38,12 @@ def _of_the_machine() -> float:
             limits.append(1024.0 * int(line.split()[1]))
     if len(limits) == 1 and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         limits.append(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
-    for most, now in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
+    for most, now, details, cached in CGROUP_FILES:
         granted, used = _read(CGROUP / most).strip(), _read(CGROUP / now).strip()
         if granted.isdecimal() and used.isdecimal():
-            limits.append(float(int(granted) - int(used)))
+            lines = [line.split() for line in _read(CGROUP / details).splitlines()]
+            gives_way = sum(int(line[1]) for line in lines if line[:1] == [cached])
+            limits.append(float(max(int(granted) - int(used) + gives_way, 0)))
     return min(limits)
 
 

@@ -112,6 +112,7 @@ class Slow:
             self.found, self.edges, self.worth, changed = [state], {}, {}, True
         self.grow()
         if changed:
+            self.worth = {}
             self.iterate()
         values = [self.q(state, action) for action in range(ACTIONS)]
         self.last = state, values.index(max(values))
@@ -119,8 +120,9 @@ class Slow:
 
     def note(self, state):
         edge = self.edges[self.last]
-        told = edge[0] != state or (self.once and edge[1] != 0.0)
-        edge[:] = [state, 0.0 if told else edge[1], 1.0]
+        gain = 0.0 if self.once or edge[0] is None else edge[1]
+        told = edge[0] != state or gain != edge[1]
+        edge[:] = [state, gain, 1.0]
         return told
 
     def grow(self):
@@ -139,11 +141,12 @@ class Slow:
         return gain + DISCOUNT * alive * (0.0 if after is None else self.worth.get(after, 0.0))
 
     def iterate(self):
+        enough = PRECISION * max(abs(gain) for _, gain, _ in self.edges.values())
         for _ in range(HORIZON):
             better = {state: max(self.q(state, action) for action in range(ACTIONS)) for state in self.found}
             moved = max(abs(better[state] - self.worth.get(state, 0.0)) for state in self.found)
             self.worth = better
-            if moved <= PRECISION:
+            if moved <= enough:
                 return
 
 
@@ -235,7 +238,7 @@ def test_an_episode_in_a_world_that_differs(seed, nodes, once):
         assert begun >= 1
 
 
-def test_a_surprise_is_a_fact_and_earns_nothing():
+def test_a_surprise_is_a_fact():
     world = World.drawn(1)
     fast = Fast(world, 64, once=False)
     action, _ = fast.plan(5, 0)
@@ -243,7 +246,18 @@ def test_a_surprise_is_a_fact_and_earns_nothing():
     other = next(state for state in fast.found if state not in (5, expected))
     before = fast.edges
     fast.plan(other, 1)
-    assert fast.edges == {**before, (5, action): [other, 0.0, 1.0]}
+    assert fast.edges == {**before, (5, action): [other, before[5, action][1], 1.0]}
+
+
+def test_an_end_that_does_not_come_earns_nothing():
+    world = World.drawn(1)
+    world.ends[:, 5] = 1.0
+    fast = Fast(world, 64, once=False)
+    action, value = fast.plan(5, 0)
+    assert value > 0.0
+    assert fast.edges[5, action][0] is None
+    fast.plan(5, 1)
+    assert fast.edges[5, action] == [5, 0.0, 1.0]
 
 
 @pytest.mark.parametrize("once", [False, True])
@@ -310,8 +324,14 @@ def test_a_plan_without_memory_is_that_of_a_new_episode():
 
 def slow_digest(state):
     factors = np.random.default_rng(0).integers(2**32, size=(2, state.size), dtype=np.uint32) | np.uint32(1)
-    whole = [round(float(entry) * 65536) for entry in state.ravel()]
+    whole = [round(float(entry) * 65536) * 0x9E3779B1 % 2**32 for entry in state.ravel()]
+    whole = [x ^ x >> 15 for x in whole]
     return [sum(x * int(f) for x, f in zip(whole, row, strict=True)) % 2**32 for row in factors]
+
+
+def test_digests_of_lit_lamps_differ():
+    lamps = jnp.eye(5_000)
+    assert len({tuple(pair) for pair in np.asarray(jax.vmap(digest)(lamps)).tolist()}) == len(lamps)
 
 
 def test_digests_are_sums_of_whole_numbers_and_tell_states_apart():

@@ -23,6 +23,8 @@ from e3rl.types import UserError
 
 SEEDS = (0, 1, 2, 3, 4)
 BASELINES = ("dqn", "ppo-rnd")
+TOGETHER = ("neural-e3",)
+"""Whose seeds may run in one program; the others' are written one by one."""
 COLUMNS = (
     "experiment", "algo", "seed", "explore_episodes", "steps", "return_mean", "return_low", "return_high", "positive",
     "seconds", "together",
@@ -54,10 +56,6 @@ def pendulum_of_five_torques() -> gymnasium.Env:
 
 def _key_door(size: int, optimum: float, episodes: int) -> Task:
     return Task("e3rl/KeyDoor-v0", (("size", size),), optimum, 0.95, episodes, share=True)
-
-
-def _four_rooms(observation: str) -> Task:
-    return Task("e3rl/FourRooms-v0", (("observation", observation),))
 
 
 TASKS: dict[str, Task] = {
@@ -109,7 +107,7 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
     about |= {"episodes": task.episodes, "share": task.share}
     for algo in (chosen, *BASELINES):
         missing = [seed for seed in seeds if (algo, seed) not in done]
-        for some in [missing] if algo == chosen and missing else [[seed] for seed in missing]:
+        for some in [missing] if algo in TOGETHER and missing else [[seed] for seed in missing]:
             steps = {int(row["seed"]): int(row["steps"]) for row in rows if row["algo"] == chosen}
             new, config = _trained(task, algo, some, steps.get(some[0], 0), out)
             rows += [{"experiment": name, "algo": algo, **row} for row in new]
@@ -132,7 +130,8 @@ def _begun(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     try:
         about = json.loads(path.with_suffix(".json").read_text())
         with path.open(newline="") as file:
-            return {"configs": about["configs"]}, list(csv.DictReader(file))
+            rows = [{**row, "seed": int(row["seed"])} for row in csv.DictReader(file) if row["algo"]]
+        return {"configs": about["configs"]}, rows
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{path} or its .json is damaged: remove both to start over") from error
 

@@ -95,25 +95,24 @@ class CompiledAgent:
         fresh: bool,
         before: int,
     ) -> tuple[Policy, Replay, Episodes]:
-        every = self.config.explore.update_every
+        every, forgotten = self.one.update_every, self.one.explore_memory(1)
         parts: list[Episodes] = []
-
-        forgotten = self.one.explore_memory(1)
+        only, uniform = lane_of(policy), self.one.is_uniform(lane_of(replay), fresh)
 
         def plan(keys: Keys, obs: Observation, time: Array, running: Array, memory: Any) -> Plans:
-            uniform = self.one.is_uniform(lane_of(replay), fresh and not parts)
             if int(time[0]) % every == 0:  # by the models of before
                 memory = forgotten
-            return self.explore_plans(lane_of(policy), uniform, keys, obs, time, running, memory)
+            return self.explore_plans(only, uniform, keys, obs, time, running, memory)
 
         def learn(played: Trajectory, ended: bool) -> None:
-            nonlocal policy, replay
+            nonlocal policy, replay, only, uniform
             first = jnp.full((1, 1), every * len(parts), jnp.int32)
             replay, part = self.absorb(policy, replay, self.one_lane(played), first)
             parts.append(part)
             if not ended:
                 running, i = jnp.ones(1, bool), jnp.full_like(t, len(parts))
                 policy = self._learn_inside(policy, replay, keys, t, running, i)
+                only, uniform = lane_of(policy), self.one.is_uniform(lane_of(replay), False)
 
         key = key_for(keys[0], "collect", t[0])
         self._play(env, plan, forgotten, key, 1, before, Lesson(every, learn))

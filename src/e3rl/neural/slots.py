@@ -58,6 +58,7 @@ class OneSeed:
         self.storage = jnp.int8 if whole else jnp.float32
         self.make_dynamics = config.model.make(self.problem)
         self.epochs = config.explore.epochs(spec.horizon)
+        self.update_every = min(config.explore.update_every, spec.horizon)
         rounds = config.rounds.count * config.rounds.episodes
         # An epoch more than planned, for what is kept of one that an environment broke.
         self.capacity = ((self.epochs + 1) * config.explore.per_epoch + rounds) * spec.horizon
@@ -141,7 +142,7 @@ class OneSeed:
 
         # What was planned by the models of before is better forgotten.
         reminded = playing._replace(memory=self.explore_memory(len(keys)))
-        steps = self.config.explore.update_every
+        steps = self.update_every
         now, played = go_on(env, plan, keys, reminded, steps, self.observe)
         return now._replace(memory=None), *self.absorb(policy, replay, played, playing.time)
 

@@ -26,7 +26,7 @@ from e3rl.runs.agent import AbstractProgram
 from e3rl.runs.handover import Steps
 from e3rl.runs.lanes import seed_keys, side_by_side
 from e3rl.runs.record import Record
-from e3rl.types import Key, Keys, Trajectory, UserError
+from e3rl.types import Key, Keys, Trajectory, UserError, key_for
 
 
 class NeuralProgram(AbstractProgram):
@@ -60,6 +60,7 @@ class NeuralProgram(AbstractProgram):
         """Time steps at which what is remembered goes on."""
 
     def learn(self, record: Record, resume: bool = False) -> tuple[Policy, list[dict[str, Any]]]:
+        self._memory = None
         policies, _, summaries = self.learn_all(record, resume)
         return policies, summaries
 
@@ -85,7 +86,8 @@ class NeuralProgram(AbstractProgram):
         start = resumed.abouts[0]["epoch"] if resumed else 0
         if self.inherited is not None and not resumed:
             replay, start = self._inherit(self.inherited, Policy(models, value, replay.scale), replay)
-            models, _ = self._update(record, models, replay, start)
+            keys = jax.vmap(lambda key: key_for(key, "inherited"))(self.keys)
+            models, _ = self.agent.update_models(models, replay, keys, self._epoch(start))
         policy = learned = Policy(models, value, replay.scale)
 
         def collect(policy: Policy, replay: Replay, t: int) -> tuple[Replay, Episodes]:

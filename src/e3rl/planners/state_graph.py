@@ -26,7 +26,7 @@ NOWHERE = -1
 FEW_AT_ONCE, MANY_AT_ONCE = 16, 128
 """Nodes expanded together, on a CPU and on an accelerator."""
 PRECISION = 1e-3
-"""Values are iterated until none changes by more."""
+"""Values are iterated until none changes by more than this share of the largest gain."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ class StateGraph(AbstractPlanner):
         graph = jax.tree.map(lambda old, new: jnp.where(known, old, new), seen, fresh)
         graph = grow(graph, policy.models.members, time, utility)
         here = jnp.where(known, here, 0)
-        worth = jnp.where(known, memory.worth, 0.0)
+        # From old values those that are gone would fall only little by little.
+        worth = jnp.where(known & ~changed, memory.worth, 0.0)
         worth = iterate(graph, worth, self.discount, jnp.where(known & ~changed, 0, problem.horizon))
         q = backup(graph, worth, self.discount)[here]
         action = jnp.argmax(q).astype(jnp.int32)
@@ -132,7 +133,8 @@ def digest(state: Float[Array, "*obs"]) -> UInt32[Array, " 2"]:
     whole = jnp.round(state * 65536.0).astype(jnp.int32).ravel()
     # Odd, so that every bit of an entry counts.
     factors = np.random.default_rng(0).integers(2**32, size=(2, whole.size), dtype=np.uint32) | np.uint32(1)
-    bits = jax.lax.bitcast_convert_type(whole, jnp.uint32)
+    bits = jax.lax.bitcast_convert_type(whole, jnp.uint32) * jnp.uint32(0x9E3779B1)
+    bits ^= bits >> 15  # zeros and ones would otherwise use few bits of the factors
     return jnp.sum(bits * jnp.asarray(factors), axis=1, dtype=jnp.uint32)
 
 
@@ -144,14 +146,15 @@ def find(graph: Graph, hashes: UInt32[Array, "B 2"]) -> tuple[Int[Array, " B"], 
 
 
 def note(memory: Memory, here: Int[Array, ""], once: bool) -> tuple[Graph, Bool[Array, ""]]:
-    """The graph after the last action has led to node `here`, and whether that changes anything."""
+    """The graph after the last action has led to node `here`, and whether that changes anything. What was hoped for
+    from an end that did not come is not hoped for again."""
     graph, at = memory.graph, (memory.node, memory.action)
     surprise = graph.next[at] != here
-    told = surprise | (once & (graph.gain[at] != 0.0))
+    idle = once | (graph.next[at] == NOWHERE)
+    gain = jnp.where(idle, 0.0, graph.gain[at])
+    told = surprise | (gain != graph.gain[at])
     return graph._replace(
-        next=graph.next.at[at].set(here),
-        gain=graph.gain.at[at].set(jnp.where(told, 0.0, graph.gain[at])),
-        alive=graph.alive.at[at].set(1.0),
+        next=graph.next.at[at].set(here), gain=graph.gain.at[at].set(gain), alive=graph.alive.at[at].set(1.0)
     ), told
 
 
@@ -214,8 +217,10 @@ def iterate(
         better = jnp.max(backup(graph, worth, discount), axis=1)
         return i + 1, better, jnp.max(jnp.abs(better - worth))
 
+    enough = PRECISION * jnp.max(jnp.abs(graph.gain))
+
     def goes_on(carry: tuple) -> Bool[Array, ""]:
-        return (carry[0] < sweeps) & (carry[2] > PRECISION)
+        return (carry[0] < sweeps) & (carry[2] > enough)
 
     start = (jnp.array(0, jnp.int32), worth, jnp.array(jnp.inf))
     found: Float[Array, " N"] = jax.lax.while_loop(goes_on, sweep, start)[1]

@@ -46,14 +46,17 @@ def _line(name: str, result: Result) -> list[str]:
 def _met(about: dict[str, Any], own: list[dict[str, Any]]) -> str:
     """How many seeds have what was asked for, within the episodes allowed."""
     got = _numbers(own, "positive" if about["share"] else "return_mean")
-    within = about["episodes"] is None or max(_numbers(own, "explore_episodes")) <= about["episodes"]
+    allowed = float("inf") if about["episodes"] is None else about["episodes"]
+    met = [
+        value >= about["target"] and episodes <= allowed
+        for value, episodes in zip(got, _numbers(own, "explore_episodes"), strict=True)
+    ]
     asked = f"{about['target']:.0%} of episodes" if about["share"] else f"{about['target']:g}"
-    many = "" if within else ", with too many episodes"
-    return f"{sum(value >= about['target'] for value in got)} of {len(got)} (≥ {asked}{many})"
+    return f"{sum(met)} of {len(met)} (≥ {asked} after at most {allowed:g})"
 
 
 def _goals(own: list[dict[str, Any]]) -> str:
-    return f", goal in {min(_numbers(own, 'positive')):.0%} or more"
+    return f", goal in {min(_numbers(own, 'positive')):.0%} of episodes at least"
 
 
 def _median(rows: list[dict[str, Any]]) -> str:

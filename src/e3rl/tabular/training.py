@@ -245,6 +245,8 @@ class TabularProgram(AbstractProgram):
         try:
             experience, state, obs = self._begin(table, prospect.experience, EXPLORE, t)
         except TableFull as error:
+            if log.size == 0:
+                raise UserError(f"{error}: {INSTEAD}") from error
             self._hand_over(record, t, table, log, prospect.experience, str(error))
         believed = len(prospect.outcomes.successor)
         kind = UNKNOWN if table.states > believed else self._kind(doubt, t)  # or it begins where it never did
