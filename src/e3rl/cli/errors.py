@@ -56,7 +56,8 @@ def interrupted(error: KeyboardInterrupt, argv: Sequence[str]) -> str:
     notes = getattr(error, "__notes__", [])
     line = one_line("; ".join([str(error) or "interrupted", *notes]))
     if any(note.startswith("saved") for note in notes):
-        again = argv if "--resume" in argv else [*argv, "--resume"]
+        # Experiments go on by themselves from what they have written.
+        again = argv if "--resume" in argv or argv[:1] == ["reproduce"] else [*argv, "--resume"]
         line += f"; go on with: e3rl {shlex.join(again)}"
     return line
 

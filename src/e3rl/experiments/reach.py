@@ -23,8 +23,6 @@ from e3rl.types import UserError
 
 SEEDS = (0, 1, 2, 3, 4)
 BASELINES = ("dqn", "ppo-rnd")
-TOGETHER = ("neural-e3",)
-"""Whose seeds may run in one program; the others' are written one by one."""
 COLUMNS = (
     "experiment", "algo", "seed", "explore_episodes", "steps", "return_mean", "return_low", "return_high", "positive",
     "seconds", "together",
@@ -102,12 +100,16 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
     with closing(open_environment(_made(task), dict(task.options))) as opened:
         chosen, why = suited_agent(opened)
         optimum = opened.spec.optimal_return
+        agent = AGENTS[chosen]
+        # Seeds that do not share a program are written one by one.
+        shared = opened.functional is not None and agent.share_a_program(agent.configured(opened))
     about |= {"experiment": name, "env": task.id, "options": dict(task.options), "chosen": chosen, "why": why}
     about |= {"optimum": task.optimum if optimum is None else optimum, "target": task.target}
     about |= {"episodes": task.episodes, "share": task.share}
     for algo in (chosen, *BASELINES):
         missing = [seed for seed in seeds if (algo, seed) not in done]
-        for some in [missing] if algo in TOGETHER and missing else [[seed] for seed in missing]:
+        at_once = [missing] if shared and algo == chosen and missing else [[seed] for seed in missing]
+        for some in at_once:
             steps = {int(row["seed"]): int(row["steps"]) for row in rows if row["algo"] == chosen}
             new, config = _trained(task, algo, some, steps.get(some[0], 0), out)
             rows += [{"experiment": name, "algo": algo, **row} for row in new]
