@@ -21,6 +21,7 @@ SETTINGS: dict[str, Any] = {
     **lock.LOCK_EXPERIMENTS,
     **deterministic.DETERMINISTIC_EXPERIMENTS,
     **baselines.BASELINE_EXPERIMENTS,
+    **reach.REACH_EXPERIMENTS,
 }
 
 

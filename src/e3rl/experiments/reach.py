@@ -47,6 +47,11 @@ class Task:
     def id(self) -> str:
         return self.env if isinstance(self.env, str) else self.env.__name__
 
+    @property
+    def about(self) -> str:
+        options = "".join(f" {name}={value}" for name, value in self.options)
+        return f"{self.id}{options} at default settings, beside DQN and PPO+RND"
+
 
 def pendulum_of_five_torques() -> gymnasium.Env:
     return gymnasium.wrappers.DiscretizeAction(gymnasium.make("Pendulum-v1"), 5)
