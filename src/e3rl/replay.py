@@ -119,7 +119,7 @@ class Replay(NamedTuple):
             rows,
             size,
             recent,
-            self._rescaled(rows, size),
+            self._rescaled(episodes, slot < capacity),
             self.bounded,
             endings,
             ended,
@@ -127,14 +127,21 @@ class Replay(NamedTuple):
             self.in_units,
         )
 
-    def _rescaled(self, rows: Transitions, size: Int[Array, ""]) -> Scale:
-        """The data's own range for entries without bounds."""
-        filled = (jnp.arange(rows.action.shape[0]) < size).reshape(-1, *[1] * (rows.obs.ndim - 1))
-        both = [frames.astype(jnp.float32) for frames in (rows.obs, rows.next_obs)]
-        low = jnp.min(jnp.stack([jnp.min(jnp.where(filled, x, jnp.inf), axis=0) for x in both]), axis=0)
-        high = jnp.max(jnp.stack([jnp.max(jnp.where(filled, x, -jnp.inf), axis=0) for x in both]), axis=0)
-        follow = ~self.bounded & (size > 0)
-        return Scale(jnp.where(follow, low, self.scale.low), jnp.where(follow, high, self.scale.high))
+    def _rescaled(self, episodes: Trajectory, kept: Bool[Array, " nH"]) -> Scale:
+        """The data's own range for entries without bounds, of which the rows before are within the old one."""
+        both = [
+            frames.reshape(-1, *frames.shape[2:]).astype(jnp.float32)
+            for frames in (episodes.obs, episodes.next_obs)
+        ]
+        kept = kept.reshape(-1, *[1] * (both[0].ndim - 1))
+        low = jnp.min(jnp.stack([jnp.min(jnp.where(kept, x, jnp.inf), axis=0) for x in both]), axis=0)
+        high = jnp.max(jnp.stack([jnp.max(jnp.where(kept, x, -jnp.inf), axis=0) for x in both]), axis=0)
+        old = self.scale
+        begun = self.size > 0
+        low = jnp.where(begun, jnp.minimum(old.low, low), low)
+        high = jnp.where(begun, jnp.maximum(old.high, high), high)
+        follow = ~self.bounded & (begun | jnp.any(kept))
+        return Scale(jnp.where(follow, low, old.low), jnp.where(follow, high, old.high))
 
     def sample(
         self, key: Key, batch: int, recent_share: float = 0.0, ending_share: float = 0.0

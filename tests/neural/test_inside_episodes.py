@@ -31,8 +31,9 @@ EVERY, EPISODES, UPDATES = 4, 4, 2
 TINY = changed(
     PRESETS["e3rl-categories"],
     {
-        "explore.episodes": EPISODES, "explore.update_every": EVERY, "model.hidden": 8, "fit.members": 2,
-        "fit.updates": UPDATES, "fit.batch": 4, "planner.nodes": 8, "exploit.nodes": 8, "evaluation_episodes": 2,
+        "explore.episodes": EPISODES, "explore.update_every": EVERY, "explore.surprise": 0.0, "model.hidden": 8,
+        "fit.members": 2, "fit.updates": UPDATES, "fit.batch": 4, "planner.nodes": 8, "exploit.nodes": 8,
+        "evaluation_episodes": 2,
     },
 )  # fmt: skip
 
@@ -108,13 +109,13 @@ def held():
     return [compiled_agent(open_environment(make(kind)).spec, TINY) for kind in ("compiled", "python")]
 
 
-def learn(kind, out=None, seeds=SEEDS[:1], resume=False, watch=lambda progress: None, env=None):
+def learn(kind, out=None, seeds=SEEDS[:1], resume=False, watch=lambda progress: None, env=None, config=TINY):
     """The program, its policies, its buffer."""
     PythonRing.episodes = 0
     made = [open_environment(make(kind) if env is None else env) for _ in seeds]
-    program = NeuralE3.make_program(made, TINY, seeds)
+    program = NeuralE3.make_program(made, config, seeds)
     folders = [RunFolder(out / f"seed{seed}") for seed in seeds] if out else []
-    about = [NeuralE3.describe(None, {}, seed, TINY) for seed in seeds]
+    about = [NeuralE3.describe(None, {}, seed, config) for seed in seeds]
     policy, replay, _ = program.learn_all(Record(seeds, folders, about, watch, every=0.0), resume)
     return program, policy, replay
 
@@ -276,3 +277,60 @@ def test_in_units_of_the_largest_reward_the_currency_does_not_matter(whole, pays
     assert float(ours[1].reward_unit) == pays * float(usual[1].reward_unit) == pays * (PLACES - 1)
     for own, one in zip(jax.tree.leaves(ours[0]), jax.tree.leaves(usual[0]), strict=True):
         np.testing.assert_allclose(own, one, rtol=1e-4, atol=1e-5)
+
+
+def slow_surprise(models, replay, lane):
+    """The largest loss of the last steps, in the mean over members, one step and one member at a time."""
+    members, replay = jax.tree.map(lambda leaf: leaf[lane], (models.members, replay))
+    count = jax.tree.leaves(members)[0].shape[0]
+    largest = 0.0
+    for row in range(int(replay.size) - EVERY, int(replay.size)):
+        step = replay.take(jnp.array(row))
+        each = [jax.tree.map(lambda leaf, e=e: leaf[e], members) for e in range(count)]
+        losses = [float(member.loss(step.obs, step, jax.random.key(0))[0]) for member in each]
+        largest = max(largest, float(np.mean(losses)))
+    return largest
+
+
+@pytest.mark.parametrize("kind", ["compiled", "python"])
+def test_what_was_foreseen_is_not_learned_from_before_the_end(kind):
+    """An episode is interrupted where a step was foreseen badly, and only there; what was planned is then forgotten."""
+    threshold = 3.0
+    config = changed(TINY, {"explore.surprise": threshold})
+    agent = compiled_agent(open_environment(make(kind)).spec, config)
+    seeds = SEEDS if kind == "compiled" else SEEDS[:1]
+    asked, learned = [], []
+    play_on, is_surprised, learn_inside = agent._play_on, agent._is_surprised, agent._learn_inside
+
+    def played(env, playing, policy, *others):
+        now, replay, *told = play_on(env, playing, policy, *others)
+        running = np.asarray(now.running[:, 0])
+        losses = [slow_surprise(policy.models, replay, lane) for lane in range(len(running))]
+        asked.append([bool(on and loss > threshold) for on, loss in zip(running, losses, strict=True)])
+        return now, replay, *told
+
+    def surprised(policy, replay):
+        asked.append([slow_surprise(policy.models, replay, 0) > threshold])
+        return is_surprised(policy, replay)
+
+    def learns(policy, replay, keys, t, running, i):
+        learned.append(np.asarray(running).tolist())
+        return learn_inside(policy, replay, keys, t, running, i)
+
+    agent._play_on, agent._is_surprised, agent._learn_inside = played, surprised, learns
+    try:
+        learn(kind, seeds=seeds, config=config)
+    finally:
+        agent._play_on, agent._is_surprised, agent._learn_inside = play_on, is_surprised, learn_inside
+    assert learned == [lanes for lanes in asked if any(lanes)]
+    assert 0 < len(learned) < len(asked)
+
+
+@pytest.mark.parametrize("whole", ["compiled", "python"], indirect=True)
+def test_the_least_surprise_is_always_exceeded(whole):
+    config = changed(TINY, {"explore.surprise": 1e-12})
+    _, policy, replay = learn(whole.kind, seeds=whole.seeds, config=config)
+    for ours, usual in zip(
+        jax.tree.leaves((policy, replay)), jax.tree.leaves((whole.policy, whole.replay)), strict=True
+    ):
+        np.testing.assert_array_equal(ours, usual)

@@ -3,6 +3,7 @@
 Rewards are eighths and the discount is a half, so that sums are exact and ties are the same ties.
 """
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -311,6 +312,24 @@ def test_episodes_side_by_side_remember_their_own_and_those_that_wait_forget_not
             assert alone.plan(after[i], 1)[0] == int(second.actions[i, 0])
         for ours, own in zip(jax.tree.leaves(second.memory), jax.tree.leaves(alone.memory), strict=True):
             np.testing.assert_array_equal(ours[i], own)
+
+
+def test_some_actions_are_left_to_chance_and_remembered_as_taken():
+    world, count = World.drawn(1), 400
+    sure = planner()
+    best = int(sure.plan(world.policy, seen(5), jnp.array(0), jax.random.key(0), apart, PROBLEM).actions[0])
+    some = dataclasses.replace(sure, chance=0.6)
+
+    def taken(key):
+        plan = some.plan(world.policy, seen(5), jnp.array(0), key, apart, PROBLEM)
+        return plan.actions[0], plan.memory.action
+
+    actions, remembered = jax.jit(jax.vmap(taken))(jax.random.split(jax.random.key(1), count))
+    np.testing.assert_array_equal(actions, remembered)
+    share = np.bincount(actions, minlength=PROBLEM.actions) / count
+    wanted = np.full(PROBLEM.actions, 0.6 / PROBLEM.actions)
+    wanted[best] += 0.4
+    np.testing.assert_allclose(share, wanted, atol=4 * (0.25 / count) ** 0.5)
 
 
 def test_a_plan_without_memory_is_that_of_a_new_episode():

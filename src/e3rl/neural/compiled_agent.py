@@ -45,6 +45,7 @@ class CompiledAgent:
         self._begin = over_lanes(one.begin)
         self._play_on = over_lanes(one.play_on)
         self._learn_inside = over_lanes(one.learn_inside)
+        self._is_surprised = over_lanes(one.is_surprised)
         self._exploit_episodes = over_lanes(one.exploit_episodes)
         self._evaluate = over_lanes(one.evaluate)
 
@@ -76,14 +77,19 @@ class CompiledAgent:
         """An episode in every lane, with learning on the way."""
         playing = self._begin(env, keys, t)
         parts: list[Episodes] = []
+        learns = jnp.ones(len(keys), bool)
         while True:
             first = fresh and not parts
-            playing, replay, part = self._play_on(env, playing, policy, replay, keys, t, first)
+            playing, replay, part, surprised = self._play_on(
+                env, playing, policy, replay, keys, t, learns, first
+            )
             parts.append(part)
             running = playing.running[:, 0]
             if not running.any():
                 return policy, replay, functools.reduce(Episodes.and_then, parts)
-            policy = self._learn_inside(policy, replay, keys, t, running, jnp.full_like(t, len(parts)))
+            learns = running & surprised
+            if learns.any():
+                policy = self._learn_inside(policy, replay, keys, t, learns, jnp.full_like(t, len(parts)))
 
     def _collect_learning_in_python(
         self,
@@ -98,21 +104,24 @@ class CompiledAgent:
         every, forgotten = self.one.update_every, self.one.explore_memory(1)
         parts: list[Episodes] = []
         only, uniform = lane_of(policy), self.one.is_uniform(lane_of(replay), fresh)
+        learned = False
 
         def plan(keys: Keys, obs: Observation, time: Array, running: Array, memory: Any) -> Plans:
-            if int(time[0]) % every == 0:  # by the models of before
-                memory = forgotten
+            nonlocal learned
+            if learned:  # what was planned by the models of before is better forgotten
+                memory, learned = forgotten, False
             return self.explore_plans(only, uniform, keys, obs, time, running, memory)
 
         def learn(played: Trajectory, ended: bool) -> None:
-            nonlocal policy, replay, only, uniform
+            nonlocal policy, replay, only, uniform, learned
             first = jnp.full((1, 1), every * len(parts), jnp.int32)
             replay, part = self.absorb(policy, replay, self.one_lane(played), first)
             parts.append(part)
-            if not ended:
+            if not ended and self._is_surprised(policy, replay)[0]:
                 running, i = jnp.ones(1, bool), jnp.full_like(t, len(parts))
-                policy = self._learn_inside(policy, replay, keys, t, running, i)
-                only, uniform = lane_of(policy), self.one.is_uniform(lane_of(replay), False)
+                policy, learned = self._learn_inside(policy, replay, keys, t, running, i), True
+                only = lane_of(policy)
+            uniform = self.one.is_uniform(lane_of(replay), False)
 
         key = key_for(keys[0], "collect", t[0])
         self._play(env, plan, forgotten, key, 1, before, Lesson(every, learn))

@@ -39,6 +39,12 @@ class Explore(Settings):
         "episodes only, as Algorithm 1 has it. Then an epoch is one episode",
         before=0,
     )
+    surprise: float = setting(
+        0.0,
+        "Learning inside an episode waits for a step whose loss, in the mean over members, is above this: what was "
+        "foreseen teaches little. 0 waits for nothing",
+        before=0.0,
+    )
     uniform_transitions: int = setting(
         0, "Actions are uniform until the replay buffer holds this many transitions (100 in the paper's code)"
     )

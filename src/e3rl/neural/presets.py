@@ -94,23 +94,23 @@ PRESETS: dict[str, NeuralE3Config] = {
         exploit=GraphSearch(),
     ),
     "e3rl-tiles": NeuralE3Config(
-        explore=Explore(ratio=0, episodes=60, per_epoch=1, update_every=8),
+        explore=Explore(ratio=0, episodes=60, per_epoch=1, update_every=8, surprise=0.1),
         clock=False,
         model=Tiles(),
         fit=Fit(
             updates=20, batch=32, prior_weight=0.0, recent_share=0.25, ending_share=0.1, reward_units=True
         ),
         utility=Marginal(reward_scale=1.0, caution=0.0),
-        planner=StateGraph(nodes=600, once=True),
+        planner=StateGraph(nodes=600, once=True, chance=0.1),
         exploit=StateGraph(discount=0.97),
     ),
     "e3rl-categories": NeuralE3Config(
-        explore=Explore(ratio=0, episodes=200, per_epoch=1, update_every=16),
+        explore=Explore(ratio=0, episodes=200, per_epoch=1, update_every=16, surprise=0.1),
         clock=False,
         model=Factored(),
         fit=Fit(updates=50, prior_weight=0.0, recent_share=0.25, ending_share=0.1, reward_units=True),
         utility=Marginal(reward_scale=1.0, caution=0.0),
-        planner=StateGraph(once=True),
+        planner=StateGraph(once=True, chance=0.1),
         exploit=StateGraph(discount=0.97),
     ),
     "paper-control": NeuralE3Config(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
@@ -13,7 +14,7 @@ from e3rl.envs.playing.rollout import episode_return, rollout
 from e3rl.envs.spec import Spec
 from e3rl.models import refuse_misfit
 from e3rl.models.base import Problem
-from e3rl.models.ensemble import make_ensemble, predict
+from e3rl.models.ensemble import Ensemble, make_ensemble, predict
 from e3rl.models.fit import ModelSet, finish_model_set, make_model_set, update_model_set
 from e3rl.neural.config import NeuralE3Config
 from e3rl.planners.base import Policy
@@ -122,7 +123,8 @@ class OneSeed:
 
     def begin(self, env: AbstractEnvironment, key: Key, t: Array) -> Playing:
         """An episode of line 7 that is to be learned from before it has ended."""
-        return begin(env, self._episode_keys(key, t), self.observe)
+        playing = begin(env, self._episode_keys(key, t), self.observe)
+        return playing._replace(memory=self.explore_memory(1))
 
     def play_on(
         self,
@@ -132,19 +134,36 @@ class OneSeed:
         replay: Replay,
         key: Key,
         t: Array,
+        learned: Bool[Array, ""],
         fresh: bool,
-    ) -> tuple[Playing, Replay, Episodes]:
-        """The episode's next steps, until there is something to learn again."""
+    ) -> tuple[Playing, Replay, Episodes, Flag]:
+        """The episode's next steps, until there may be something to learn again, and whether there is."""
         uniform, keys = self.is_uniform(replay, fresh), self._episode_keys(key, t)
 
         def plan(keys: Keys, *now: Any) -> Plans:
             return self.explore_plans(policy, uniform, keys, *now)
 
         # What was planned by the models of before is better forgotten.
-        reminded = playing._replace(memory=self.explore_memory(len(keys)))
-        steps = self.update_every
-        now, played = go_on(env, plan, keys, reminded, steps, self.observe)
-        return now._replace(memory=None), *self.absorb(policy, replay, played, playing.time)
+        memory = jax.tree.map(
+            lambda new, old: jnp.where(learned, new, old), self.explore_memory(len(keys)), playing.memory
+        )
+        now, played = go_on(env, plan, keys, playing._replace(memory=memory), self.update_every, self.observe)
+        replay, described = self.absorb(policy, replay, played, playing.time)
+        return now, replay, described, self.is_surprised(policy, replay)
+
+    def is_surprised(self, policy: Policy, replay: Replay) -> Flag:
+        """Whether the models foresaw the last steps so badly that an episode is interrupted to learn from them."""
+        threshold = self.config.explore.surprise
+        if threshold == 0.0:
+            return jnp.array(True)
+        index = replay.size - 1 - jnp.arange(self.update_every, dtype=jnp.int32)
+        rows = replay.take(jnp.maximum(index, 0))
+
+        def losses(member: Ensemble) -> Float[Array, " steps"]:
+            keys = jax.random.split(jax.random.key(0), self.update_every)
+            return jax.vmap(member.loss)(rows.obs, rows, keys)[0]
+
+        return jnp.max(jnp.mean(eqx.filter_vmap(losses)(policy.models.members), axis=0)) > threshold
 
     def explore_memory(self, episodes: int) -> Any:
         """What the explorer remembers at the beginning."""

@@ -43,6 +43,12 @@ class StateGraph(AbstractPlanner):
         "An action taken in a state is worth nothing the next time, until the models are updated: for exploring, where "
         "a second look at the same thing tells nothing new",
     )
+    chance: float = setting(
+        0.0,
+        "Share of actions that are uniformly random: what all members wrongly agree on is found out by accident only",
+        at_most=1,
+        before=0.0,
+    )
 
     def memory(self, problem: Problem) -> "Memory":
         nothing = jnp.zeros(problem.shape)
@@ -84,6 +90,10 @@ class StateGraph(AbstractPlanner):
         worth = iterate(graph, worth, self.discount, jnp.where(known & ~changed, 0, problem.horizon))
         q = backup(graph, worth, self.discount)[here]
         action = jnp.argmax(q).astype(jnp.int32)
+        if self.chance > 0.0:
+            key_chance, key_action = jax.random.split(key)
+            other = jax.random.randint(key_action, (), 0, problem.actions)
+            action = jnp.where(jax.random.bernoulli(key_chance, self.chance), other, action)
         one = jnp.array(1, jnp.int32)
         return Plan(action[None], one, jnp.max(q), Memory(graph, worth, here, action))
 
