@@ -84,6 +84,10 @@ class Replay(NamedTuple):
         one, in_units = jnp.array(1.0, jnp.float32), jnp.array(reward_units)
         return Replay(rows, none, none, scale, jnp.asarray(bounded), count, none, one, in_units)
 
+    @property
+    def capacity(self) -> int:
+        return self.rows.action.shape[0]
+
     def append(
         self,
         episodes: Trajectory,
@@ -99,7 +103,7 @@ class Replay(NamedTuple):
             episodes.obs, episodes.action, time, episodes.reward, episodes.next_obs, episodes.terminated
         )
         valid = episodes.valid.reshape(-1)
-        capacity = self.rows.action.shape[0]
+        capacity = self.capacity
         position = self.size + jnp.cumsum(valid, dtype=jnp.int32) - 1
         slot = jnp.where(valid, position, capacity)  # a slot past the end is dropped
 

@@ -115,7 +115,7 @@ class Recorded:
         self.calls, self.tables = [], []
         monkeypatch.setattr(exploit_value, "fit_value", self.fit_value)
         monkeypatch.setattr(exploit_dqn, "fit_dqn", self.fit_dqn)
-        monkeypatch.setattr(exploit_value, "imagine", lambda *given: self.tables.append(given))
+        monkeypatch.setattr(exploit_value, "imagine", lambda *given: self.tables.append(given[:-1]))
         # The farther the weight is from 4, the less is collected.
         monkeypatch.setattr(imagined, "imagined_return", lambda q, *_: -jnp.abs(q.hidden_bias[0] - 4.0))
 
@@ -154,7 +154,8 @@ def test_exploitation_keeps_the_best_snapshot_and_rounds_refine_it(monkeypatch, 
     rest = (ACTIONS,) if kind is ImaginedValue else ()
     assert recorded.calls == [(*shared, 6 // snapshots, *rest), (*shared, 5, *rest)]
     if kind is ImaginedValue:
-        assert recorded.tables == [(members, replay, UTILITY.exploit, ACTIONS)] * 2
+        batch = planner.value.batch
+        assert recorded.tables == [(members, replay, UTILITY.exploit, ACTIONS, n * batch) for n in (6, 5)]
     assert kind.from_models is (kind is ImaginedValue)
 
 

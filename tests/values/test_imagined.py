@@ -12,6 +12,7 @@ from tables import (
     MEMBERS,
     STATES,
     CertainTables,
+    TableDynamics,
     backward_induction,
     bits_of,
     everywhere,
@@ -22,7 +23,15 @@ from tables import (
 
 from e3rl.planners.utility import Mean
 from e3rl.values import imagined
-from e3rl.values.imagined import ValueFit, best_snapshot, fit_value, imagine, imagined_return
+from e3rl.values.imagined import (
+    REUSED,
+    TOO_OFTEN,
+    ValueFit,
+    best_snapshot,
+    fit_value,
+    imagine,
+    imagined_return,
+)
 from e3rl.values.update import greedy, make_q_state
 
 SETTINGS = ValueFit(updates=2000, batch=48, discount=0.9, learning_rate=3e-3, target_rate=0.02, hidden=32)
@@ -31,7 +40,7 @@ BOTH = [UTILITY.explore, UTILITY.exploit]
 
 
 @eqx.filter_jit
-def fit(ensemble, which, table=None):
+def fit(ensemble, which, table=None, updates=SETTINGS.updates):
     start = make_q_state(numpy_network(SETTINGS.hidden), SETTINGS.step())
     return fit_value(
         start,
@@ -40,13 +49,20 @@ def fit(ensemble, which, table=None):
         jax.random.key(1),
         one_of(which, BOTH),
         SETTINGS,
-        SETTINGS.updates,
+        updates,
         ACTIONS,
         table,
     )
 
 
-table_of = eqx.filter_jit(lambda members, which: imagine(members, everywhere(), one_of(which, BOTH), ACTIONS))
+DRAWS = SETTINGS.updates * SETTINGS.batch
+
+
+@eqx.filter_jit
+def table_of(members, which, draws=DRAWS):
+    return imagine(members, everywhere(), one_of(which, BOTH), ACTIONS, draws, jax.random.key(2))
+
+
 values_of = jax.jit(lambda network, rows: jax.vmap(network)(rows.obs, rows.time))
 
 
@@ -98,27 +114,60 @@ def test_deterministic_members_are_asked_once_and_fitted_to_the_same_value(explo
     members, which = some_tables(CertainTables), jnp.array(int(exploits))
     table = table_of(members, which)
     shape = (HORIZON, STATES, ACTIONS)
-    next_obs = np.asarray(table.next_obs).reshape(*shape, MEMBERS, BITS)
+    next_obs = np.asarray(table.predicted.obs).reshape(*shape, MEMBERS, BITS)
     np.testing.assert_array_equal(next_obs, np.moveaxis(np.asarray(members.obs), 0, 3))
-    alive = np.asarray(table.alive).reshape(*shape, MEMBERS)
-    np.testing.assert_array_equal(alive, 1.0 - np.moveaxis(np.asarray(members.termination), 0, 3))
+    ends = np.asarray(table.predicted.termination).reshape(*shape, MEMBERS)
+    np.testing.assert_array_equal(ends, np.moveaxis(np.asarray(members.termination), 0, 3))
     exact = backward_induction(members, UTILITY, exploits, SETTINGS.discount)
     last = exact[HORIZON - 1]  # at the last step a value is its utility
     np.testing.assert_allclose(np.asarray(table.utility).reshape(shape)[-1], last, atol=1e-5)
 
-    def never(member, prediction, uniform):
+    def never(member, obs, action, time):
         raise AssertionError("asked again")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(CertainTables, "draw", never)
+        patched.setattr(CertainTables, "__call__", never)
         assert_learned(fit(members, which, table)[0], exact, atol=0.04)
 
 
-def test_stochastic_members_and_large_buffers_have_no_table(monkeypatch):
-    assert imagine(some_tables(), everywhere(), UTILITY.explore, ACTIONS) is None
-    entries = HORIZON * STATES * BITS * ACTIONS * MEMBERS
-    monkeypatch.setattr(imagined, "LARGEST_TABLE", entries - 1)
-    assert imagine(some_tables(CertainTables), everywhere(), UTILITY.explore, ACTIONS) is None
+def test_by_a_table_of_the_buffer_a_value_is_fitted_as_by_asking(exploits):
+    """The same states, members and dice."""
+    members, which = some_tables(), jnp.array(int(exploits))
+    table = table_of(members, which)
+    assert table.is_whole(everywhere())
+    asked, looked_up = (fit(members, which, each, updates=30)[0] for each in (None, table))
+    for one, other in zip(jax.tree.leaves(asked), jax.tree.leaves(looked_up), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_where_the_buffer_is_large_some_of_its_states_are_asked_about(exploits):
+    members, which = some_tables(), jnp.array(int(exploits))
+    everybody, few = table_of(members, which), 7
+    table = table_of(members, which, draws=few * REUSED)
+    assert len(table.rows) == few < everywhere().capacity == len(everybody.rows)
+    for one, other in zip(
+        jax.tree.leaves((table.predicted, table.utility)),
+        jax.tree.leaves((everybody.predicted, everybody.utility)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other[table.rows], rtol=1e-5, atol=1e-6)
+    drawn = np.asarray(table.draw(everywhere(), jax.random.key(3), 1_000))
+    assert set(drawn.tolist()) == set(range(few))
+
+
+def test_a_table_stays_within_its_memory(monkeypatch):
+    def rows(draws, kind):
+        table = imagine(some_tables(kind), everywhere(), UTILITY.explore, ACTIONS, draws, jax.random.key(0))
+        return None if table is None else len(table.rows)
+
+    state = ACTIONS * (MEMBERS * (BITS + 2) + 1)
+    capacity = everywhere().capacity
+    for kind in (TableDynamics, CertainTables):
+        monkeypatch.setattr(imagined, "LARGEST_TABLE", capacity * state)
+        assert rows(capacity * REUSED, kind) == capacity
+        monkeypatch.setattr(imagined, "LARGEST_TABLE", 5 * state)
+        assert rows(5 * TOO_OFTEN, kind) == 5
+        assert rows(5 * TOO_OFTEN + 1, kind) is None  # the others would be missed
 
 
 def test_imagined_return_follows_the_greedy_policy_through_every_member():

@@ -12,7 +12,7 @@ from e3rl.models.fit import ModelSet
 from e3rl.planners.base import AbstractPlanner, Plan, Policy, single
 from e3rl.replay import Replay
 from e3rl.runs.settings import group
-from e3rl.types import Key
+from e3rl.types import Key, key_for
 from e3rl.values.imagined import Utility, ValueFit, fit_value, imagine
 from e3rl.values.update import QState
 
@@ -29,7 +29,9 @@ def fitted(
     """The value after `settings.updates` steps; as it was before the first episode, when there is nothing to imagine
     from."""
     assert value is not None
-    table = imagine(models.members, replay, utility, problem.actions)
+    draws = settings.updates * settings.batch
+    key_table = key_for(key, "imagined")
+    table = imagine(models.members, replay, utility, problem.actions, draws, key_table)
     new, _ = fit_value(
         value, models.members, replay, key, utility, settings, settings.updates, problem.actions, table
     )

@@ -5,9 +5,9 @@ member, and the reward is a utility of what the members predict. Also here: what
 imagination, by which values on the way are told apart.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -17,14 +17,17 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from e3rl.models.base import Prediction, Problem, within_bounds
 from e3rl.models.ensemble import Ensemble, predict
-from e3rl.replay import Replay
+from e3rl.replay import Replay, Transitions
 from e3rl.runs.settings import Settings, setting
 from e3rl.types import Key
 from e3rl.values.network import QNetwork
 from e3rl.values.update import QState, QStep, fresh_value, update_q
 
 LARGEST_TABLE = 20_000_000
-"""Entries of next observations that are worth keeping in memory."""
+"""Entries of predictions that are worth keeping in memory."""
+REUSED, TOO_OFTEN = 4, 16
+"""How often a state is drawn, in the mean, from a table of some states; and how often at most, lest the others be
+missed."""
 JUDGED_STARTS = 20
 """Starts of episodes from which a policy is judged in imagination."""
 
@@ -78,77 +81,107 @@ def fit_value(
 ) -> tuple[QState, Float[Array, ""]]:
     """`updates` steps of fitted Q-iteration on imagined transitions; the mean loss of the last ones.
 
-    `table` holds the answers of deterministic members (`imagine`), which saves asking them at every step.
+    `table` holds what the members predict for the states that are drawn from (`imagine`), which saves asking them at
+    every step.
     """
     members = jax.tree.leaves(ensemble)[0].shape[0]
     everything = jnp.arange(actions, dtype=jnp.int32)
     step = settings.step()
 
-    def bootstrap(target: QState, next_obs: Shaped[Array, "*obs"], time: Int[Array, ""]) -> Float[Array, ""]:
-        return settings.discount * jnp.max(target.target(next_obs, time + 1))
-
     def backup(
-        target: QState, obs: Shaped[Array, "*obs"], time: Int[Array, ""], action: Int[Array, ""], key: Key
+        target: QState,
+        predicted: Prediction,
+        gain: Float[Array, ""],
+        time: Int[Array, ""],
+        chosen: Int[Array, ""],
+        noise: Float[Array, "*noise"],
     ) -> Float[Array, ""]:
-        """u(s, a) + γ (1 − end) max_a' Q(s', a'), with s' drawn from a random member."""
-        key_member, key_noise = jax.random.split(key)
-        predicted = predict(ensemble, obs, action, time)
-        chosen = jax.random.randint(key_member, (), 0, members)
+        """u(s, a) + γ (1 − end) max_a' Q(s', a'), with s' drawn from the chosen member."""
         member, own = jax.tree.map(lambda leaf: leaf[chosen], (ensemble, predicted))
-        next_obs = within_bounds(member.draw(own, jax.random.uniform(key_noise, ensemble.noise_shape)))
+        next_obs = within_bounds(member.draw(own, noise))
         alive = 1.0 - own.termination
-        return utility(predicted) + alive * bootstrap(target, next_obs, time)
-
-    def looked_up(table: Imagined, target: QState, row: Array, time: Array, action: Array, key: Key) -> Array:
-        """The same, of deterministic members that were asked before."""
-        chosen = jax.random.randint(key, (), 0, members)
-        next_obs, alive = table.next_obs[row, action, chosen], table.alive[row, action, chosen]
-        return table.utility[row, action] + alive * bootstrap(target, next_obs, time)
+        return gain + alive * settings.discount * jnp.max(target.target(next_obs, time + 1))
 
     def update(state: QState, key: Key) -> tuple[QState, Float[Array, ""]]:
-        key_rows, key_backup = jax.random.split(key)
-        index = replay.draw(key_rows, settings.batch)
-        rows = replay.take(index)
-        keys = jax.random.split(key_backup, (settings.batch, actions))
-        each_action = jax.vmap(backup, in_axes=(None, None, None, 0, 0))
-        states = rows.obs
-        if table is not None:
-            each_action = jax.vmap(partial(looked_up, table), in_axes=(None, None, None, 0, 0))
-            states = index
-        each_row = jax.vmap(each_action, in_axes=(None, 0, 0, None, 0))
-        targets = each_row(state, states, rows.time, everything, keys)
+        key_rows, key_member, key_noise = jax.random.split(key, 3)
+        if table is None:
+            rows = replay.sample(key_rows, settings.batch)
+            predicted, gain = ask(ensemble, rows, utility, everything)
+        else:
+            index = table.draw(replay, key_rows, settings.batch)
+            rows = replay.take(table.rows[index])
+            predicted, gain = jax.tree.map(lambda leaf: leaf[index], (table.predicted, table.utility))
+        each = (settings.batch, actions)
+        chosen = jax.random.randint(key_member, each, 0, members)
+        noise = jax.random.uniform(key_noise, (*each, *ensemble.noise_shape))
+        each_action = jax.vmap(backup, in_axes=(None, 0, 0, None, 0, 0))
+        each_row = jax.vmap(each_action, in_axes=(None, 0, 0, 0, 0, 0))
+        targets = each_row(state, predicted, gain, rows.time, chosen, noise)
         return update_q(state, rows.obs, rows.time, targets, jnp.ones_like(targets), step)
 
     value, losses = jax.lax.scan(update, value, jax.random.split(key, updates))
     return value, jnp.mean(losses[-20:])
 
 
-class Imagined(NamedTuple):
-    """What deterministic members predict for every state in the buffer: their answers do not change while a value is
-    fitted, so each is asked once."""
+def ask(
+    ensemble: Ensemble, rows: Transitions, utility: Utility, actions: Int[Array, " A"]
+) -> tuple[Prediction, Float[Array, "B A"]]:
+    """Every member's predictions for each action in each of some states, [B, A, E, …], and what they are worth."""
 
-    next_obs: Float[Array, "N A E *obs"]
-    alive: Float[Array, "N A E"]
+    def one(obs: Shaped[Array, "*obs"], time: Int[Array, ""], action: Int[Array, ""]) -> tuple:
+        predicted = predict(ensemble, obs, action, time)
+        return predicted, utility(predicted)
+
+    each_action = jax.vmap(one, in_axes=(None, None, 0))
+    found: tuple[Prediction, Array] = jax.vmap(each_action, in_axes=(0, 0, None))(
+        rows.obs, rows.time, actions
+    )
+    return found
+
+
+class Imagined(NamedTuple):
+    """What the members predict for some states in the buffer: their answers do not change while a value is fitted, so
+    each is asked for once."""
+
+    rows: Int[Array, " N"]
+    """Where the states are in the buffer."""
+    predicted: Prediction
+    """[N, A, E, …]."""
     utility: Float[Array, "N A"]
 
+    def draw(self, replay: Replay, key: Key, batch: int) -> Int[Array, " {batch}"]:
+        """Some of the states, uniformly."""
+        if self.is_whole(replay):
+            return replay.draw(key, batch)
+        return jax.random.randint(key, (batch,), 0, len(self.rows))
 
-def imagine(ensemble: Ensemble, replay: Replay, utility: Utility, actions: int) -> Imagined | None:
-    """The table, or None where members are stochastic or it would be too large."""
-    members, rows = jax.tree.leaves(ensemble)[0].shape[0], replay.rows
-    entries = rows.obs.size * actions * members
-    if ensemble.noise_shape != (0,) or entries > LARGEST_TABLE:
-        return None
+    def is_whole(self, replay: Replay) -> bool:
+        """Whether every row of the buffer is there, filled or not, in its own place."""
+        return len(self.rows) == replay.capacity
 
-    def one(index: Int[Array, ""], action: Int[Array, ""]) -> Imagined:
-        row = replay.take(index)
-        predicted = predict(ensemble, row.obs, action, row.time)
-        return Imagined(within_bounds(predicted.obs), 1.0 - predicted.termination, utility(predicted))
 
+def imagine(
+    ensemble: Ensemble, replay: Replay, utility: Utility, actions: int, draws: int, key: Key
+) -> Imagined | None:
+    """The table from which `draws` states are going to be drawn: of the whole buffer or, where that is larger than it
+    pays, of states drawn from it. None where too few would fit."""
     every = jnp.arange(actions, dtype=jnp.int32)
-    each_action = jax.vmap(one, in_axes=(None, 0))
-    index = jnp.arange(rows.action.shape[0])
-    table: Imagined = jax.lax.map(lambda i: each_action(i, every), index, batch_size=1_024)
-    return table
+
+    def some(rows: Int[Array, " B"]) -> tuple[Prediction, Array]:
+        return ask(ensemble, replay.take(rows), utility, every)
+
+    shapes = jax.eval_shape(some, jnp.zeros(1, jnp.int32))
+    entries = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
+    fit, worth_it = LARGEST_TABLE // entries, draws // REUSED
+    whole = replay.capacity <= fit and (replay.capacity <= worth_it or ensemble.noise_shape == (0,))
+    states = replay.capacity if whole else min(fit, worth_it)
+    if states * TOO_OFTEN < draws and not whole:
+        return None
+    rows = jnp.arange(states) if whole else replay.draw(key, states)
+    found = jax.lax.map(
+        lambda row: jax.tree.map(lambda leaf: leaf[0], some(row[None])), rows, batch_size=1_024
+    )
+    return Imagined(rows, *found)
 
 
 def imagined_return(
