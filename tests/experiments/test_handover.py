@@ -10,9 +10,8 @@ from e3rl.envs.opening import open_environment
 from e3rl.experiments.agents import load
 from e3rl.neural.agent import NeuralE3
 from e3rl.neural.presets import PRESETS
-from e3rl.neural.training import padded_episodes
 from e3rl.runs.folder import RunFolder, read_json, read_metrics
-from e3rl.runs.handover import Steps
+from e3rl.runs.handover import Steps, padded_episodes
 from e3rl.runs.record import Record
 from e3rl.runs.settings import changed
 from e3rl.runs.train import train

@@ -9,6 +9,7 @@ from e3rl.cli.errors import interrupted
 from e3rl.experiments import reach
 from e3rl.experiments.tables import write_table
 from e3rl.reports.reach import table
+from e3rl.runs.folder import COLUMNS, RunFolder
 from e3rl.types import UserError
 
 TASK = reach.Task("e3rl/Chain-v0", (("n", 4),), target=11.5, episodes=50)
@@ -44,6 +45,20 @@ def test_what_was_damaged_is_one_line(tiny, tmp_path):
     (tmp_path / "reach-chain.csv").write_text("something,else\n1,2\n")
     with pytest.raises(UserError, match=r"reach-chain\.csv or its \.json is damaged"):
         reach.run("reach/chain", tmp_path, ignore, [200])
+
+
+def test_practice_counts_as_experience_and_not_as_evaluation(tmp_path):
+    folder = RunFolder(tmp_path)
+    phases = ["explore"] * 2 + ["practice"] * 3 + ["exploit"] * 2
+    for i, phase in enumerate(phases):
+        values = dict.fromkeys(COLUMNS, 0) | {"phase": phase, "length": 10, "return": -1.0 if i < 5 else i}
+        folder.add_row(**values)
+    folder.write_rows()
+    about = {"explore_episodes": 2, "practice_episodes": 3, "wall_seconds": 1.0, "seeds_in_program": 1}
+    folder.write_summary(about)
+    row = reach._row(7, tmp_path, 0)
+    assert [row[name] for name in ("explore_episodes", "steps", "return_mean")] == [5, 50, 5.5]
+    assert row["positive"] == 1.0
 
 
 def test_a_target_is_met_by_seeds_that_have_the_return_within_the_episodes(tmp_path):

@@ -8,6 +8,7 @@ from gymnasium import spaces
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.opening import open_environment
 from e3rl.envs.spec import spec_of
+from e3rl.experiments.reach import pendulum_of_five_torques
 from e3rl.models import FAMILIES
 from e3rl.models.factored import Factored
 from e3rl.models.tiles import Tiles
@@ -128,6 +129,16 @@ def test_the_family_follows_the_observations_and_the_planner_the_dice(env, optio
     if planner == "mcts":  # values without a clock
         assert not config.planner.value.heads
         assert config.planner.value.discount == 0.99
+
+
+def test_practice_is_part_of_the_episodes_that_an_environment_of_numbers_gets():
+    def episodes(config):
+        return config.explore.episodes, config.rounds.count, config.rounds.total
+
+    assert episodes(suited("CartPole-v1")) == (30, 4, 20)
+    assert not suited("CartPole-v1").rounds.stop_on_drop
+    assert episodes(suited(pendulum_of_five_torques())) == (15, 3, 15)  # rewards everywhere
+    assert episodes(suited(Toy(IMAGE))) == (50, 0, 0)
 
 
 def test_a_short_binary_problem_is_a_lock():

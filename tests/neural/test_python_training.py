@@ -72,10 +72,10 @@ def no_trouble():
     Corridor.trouble = {}
 
 
-def train(out, seed=1, resume=False, watch=lambda progress: None):
+def train(out, seed=1, resume=False, watch=lambda progress: None, config=TINY):
     """The summary; from the first episode on, whatever was played before."""
     Corridor.episodes = 0
-    agent = NeuralE3("Corridor-v0", TINY, seed=seed)
+    agent = NeuralE3("Corridor-v0", config, seed=seed)
     try:
         return agent.learn(out, resume=resume, watch=watch)
     finally:
@@ -195,3 +195,26 @@ def test_a_run_broken_off_resumes_to_the_same_end(whole, tmp_path):
     assert len(read_metrics(tmp_path)) == 2  # the epoch that was not finished is repeated
     train(tmp_path, resume=True)
     assert_same_run(tmp_path, whole[0])
+
+
+def test_practice_broken_by_the_environment_goes_on_after_the_last_round(compiled, tmp_path):
+    changes = {"rounds.count": 2, "rounds.episodes": 2, "rounds.updates": 0, "rounds.stop_on_drop": False}
+    config = changed(TINY, {**changes, "explore.episodes": 2})
+    agent = compiled_agent(compiled.spec, config)  # held here
+    assert agent.one.capacity == compiled.one.capacity
+    for name in ("init", "plan", "absorb", "update_models", "exploit", "exploit_plans", "explore_plans"):
+        setattr(agent, name, getattr(compiled, name))
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    summary = train(whole, config=config)
+    phases = ["explore"] * 2 + ["practice"] * 4 + ["exploit"] * 2
+    assert [row["phase"] for row in read_metrics(whole)] == phases
+    assert (summary.explore_episodes, summary.practice_episodes, summary.total_episodes) == (2, 4, 8)
+    Corridor.trouble = {(5, 2): breaks}
+    with pytest.raises(UserError, match="Corridor-v0, episode 5, step 2: RuntimeError"):
+        train(cut, config=config)
+    assert [row["phase"] for row in read_metrics(cut)] == phases[:6]
+    about = RunFolder(cut).about_checkpoint()
+    assert (about["round"], about["rows"]) == (1, 4)
+    Corridor.trouble = {}
+    train(cut, resume=True, config=config)
+    assert_same_run(cut, whole)

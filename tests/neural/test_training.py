@@ -1,7 +1,6 @@
 """Training Neural-E³ on locks of three levels: its record, its ends, and resuming to the same bytes."""
 
 import math
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +9,7 @@ import pytest
 import tiny
 from tiny import AGENT, SEEDS, TINY
 
-from e3rl.neural.slots import Episodes
 from e3rl.planners import PLANNERS
-from e3rl.planners.base import Policy
-from e3rl.replay import Replay
 from e3rl.runs.folder import RunFolder, read_json, read_metrics
 from e3rl.runs.record import StopAsked
 from e3rl.runs.settings import as_dict, changed
@@ -228,7 +224,8 @@ def test_rounds_of_more_episodes_and_training():
     kept = jax.tree.leaves(policy.value.online)
     ends = [jax.tree.leaves(each.value.online) for each in (before, after)]
     assert any(all(np.array_equal(a, b) for a, b in zip(kept, end, strict=True)) for end in ends)
-    assert (summary["explore_episodes"], summary["total_episodes"]) == (1, 1 + 2 * 3 + 3)
+    assert (summary["explore_episodes"], summary["practice_episodes"]) == (1, 2 * 3)
+    assert summary["total_episodes"] == 1 + 2 * 3 + 3
 
 
 SEARCHES = [
@@ -261,55 +258,3 @@ def test_every_way_to_explore_and_exploit_runs_to_the_end(tmp_path, changes):
     assert all(math.isfinite(float(row["disagreement"])) for row in rows)
     known = [math.isfinite(float(row["v_explore"])) for row in rows[1:explored]]
     assert known == [PLANNERS.name_of(type(config.planner)) == "mcts"] * (explored - 1)
-
-
-WEIGHTS = Policy(None, jnp.array([1]), None)
-NOTHING_SEEN = Replay.empty(1, jnp.zeros(1))
-NO_VALUE = np.array([math.inf], np.float32)
-
-
-def scripted(scores):
-    """An agent whose episodes earn `scores[round]` in the mean and whose training adds 10 to the weights."""
-    trained = []
-
-    def play(env, policy, replay, keys, t, count, before):
-        assert count == 3
-        returns = scores[int(t[0]) - 1] + jnp.array([[-1.0, 0.0, 1.0]])
-        empty = jnp.zeros((1, 3))
-        return replay._replace(size=replay.size + 1), Episodes(
-            returns, empty.astype(jnp.int32), empty, empty > 0, empty
-        )
-
-    def refine(policy, replay, keys, t):
-        trained.append(int(replay.size))
-        return policy._replace(value=policy.value + 10)
-
-    return SimpleNamespace(exploit_episodes=play, refine=refine, one=SimpleNamespace(epochs=1)), trained
-
-
-@pytest.mark.parametrize(
-    ("scores", "kept", "played", "trained"),
-    [
-        ([1.0, 2.0, 3.0], 21, 3, [1, 2]),  # better throughout; nothing is trained that will not be played
-        ([2.0, 1.0, 5.0], 1, 2, [1]),  # the drop ends it, and later luck is not seen
-        ([1.0, 2.0, 0.0], 11, 3, [1, 2]),
-    ],
-)
-def test_on_the_first_drop_the_best_weights_come_back(scores, kept, played, trained):
-    """App. C.3."""
-    made = tiny.program(changed(TINY, {"exploit": "dqn", "rounds.count": 3}), FIRST)
-    made.agent, seen = scripted(scores)
-    record = tiny.record(seeds=FIRST)
-    policy, replay = made._keep_training(record, WEIGHTS, NOTHING_SEEN, NO_VALUE)
-    assert policy.value.tolist() == [kept]
-    assert int(replay.size) == played
-    assert seen == trained
-    assert record.episodes.tolist() == [3 * played]
-
-
-def test_models_that_plan_the_exploitation_are_refitted_on_its_episodes():
-    made = tiny.program(changed(TINY, {"rounds.count": 2}), FIRST)
-    made.agent, _ = scripted([1.0, 2.0])
-    made.agent.update_models = lambda models, replay, keys, t: ((models or 0) + int(t[0]), 0.0)
-    policy, _ = made._keep_training(tiny.record(seeds=FIRST), WEIGHTS, NOTHING_SEEN, NO_VALUE)
-    assert policy.models == 2  # once, at a time of its own after the only epoch

@@ -13,7 +13,7 @@ from e3rl import cli
 from e3rl.replay import Replay
 from e3rl.reports import learning
 from e3rl.reports.learning import _running_mean, draw_runs, lock_visits
-from e3rl.runs.folder import COLUMNS, RunFolder, checkpoint_together
+from e3rl.runs.folder import COLUMNS, RunFolder, checkpoint_together, read_metrics
 from e3rl.runs.statistics import mean_interval
 from e3rl.types import Trajectory, UserError
 
@@ -101,6 +101,17 @@ def test_a_run_is_drawn_finished_or_not(tmp_path, exploit):
     picture = draw_runs([make_run(tmp_path / "run", exploit=exploit)], tmp_path / "new" / "learning.png")
     assert picture == tmp_path / "new" / "learning.png"
     assert colours(picture) > 20
+
+
+def test_practice_has_a_part_of_its_own(tmp_path, drawn):
+    path = make_run(tmp_path / "run")
+    folder = RunFolder(path)
+    folder.rows = [[*row.values()] for row in read_metrics(path)]
+    folder.rows[2:4] = [["practice", *row[1:]] for row in folder.rows[2:4]]
+    folder.write_rows()
+    draw_runs([path], tmp_path / "learning.png")
+    legend = [text.get_text() for text in drawn["learning.png"].axes[0].get_legend().get_texts()]
+    assert [text.partition(" (")[0] for text in legend[1:4]] == ["explore", "practice", "exploit"]
 
 
 def test_several_seeds_are_one_picture(tmp_path):

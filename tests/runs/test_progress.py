@@ -74,6 +74,16 @@ def test_steps_are_called_steps(clock, capsys):
     assert capsys.readouterr().err == "train: step 5/10, return 1.50, disagreement 0.25\n"
 
 
+def test_rounds_of_practice_say_which(clock, capsys):
+    with LiveLine() as line:
+        line(at("training to exploit", 5, 1.0)._replace(what="round 2/4"))
+        line(at("practising", 7, 2.0, disagreement=math.nan)._replace(what="round 2/4"))
+    assert capsys.readouterr().err.splitlines() == [
+        "training to exploit: episode 5/10, for round 2/4; compiled first, up to a minute",
+        "practising: round 2/4, return 1.50",
+    ]
+
+
 def test_nothing_where_nobody_wants_it(capsys):
     with LiveLine(quiet=True) as line:
         line(at("compiling", 0, 0.0))
@@ -99,6 +109,8 @@ def test_a_bar_on_a_terminal():
         assert task.fields["note"] == "return 1.50, disagreement 0.25"
         line(at("training to exploit", 10, 1.5))
         assert task.total is None  # the spinner goes on
+        line(at("practising", 8, 1.8)._replace(what="round 1/2"))
+        assert (task.description, task.completed, task.total) == ("practising: round 1/2", 8, 10)
         line(at("exploit", 110, 2.0))
         assert (task.completed, task.total) == (110, 110)
     assert "exploit" in screen.getvalue()

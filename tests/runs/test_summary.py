@@ -18,6 +18,8 @@ def test_it_prints_as_one_line():
     wanted = "seed 3: return 1.500 (95% interval 1.000 to 2.000), 50% of the optimum 3.000, after 7 {} episodes, 12 s"
     assert str(Summary(ENTRIES, explores=True)) == wanted.format("exploration")
     assert repr(Summary(ENTRIES, explores=False)) == wanted.format("training")
+    practised = str(Summary({**ENTRIES, "practice_episodes": 4}, explores=True))
+    assert "after 7 exploration and 4 practice episodes, " in practised
     little = Summary(
         {"seed": 3, "exploit_return_mean": 1.5, "exploit_return_ci": None, "wall_seconds": 1}, True
     )

@@ -174,13 +174,14 @@ def _row(seed: int, path: Path, steps: int) -> dict[str, Any]:
     summary = read_json(path / "summary.json")
     with (path / "metrics.csv").open(newline="") as file:
         played = list(csv.DictReader(file))
-    explored = [int(row["length"]) for row in played if row["phase"] == "explore"]
+    # Episodes of practice are as real as those of exploration.
+    learned = [int(row["length"]) for row in played if row["phase"] != "exploit"]
     returns = np.array([float(row["return"]) for row in played if row["phase"] == "exploit"])
     mean, low, high = mean_interval(returns)
     return {
         "seed": seed,
-        "explore_episodes": summary.get("explore_episodes", ""),
-        "steps": steps or sum(explored),
+        "explore_episodes": summary["explore_episodes"] + summary.get("practice_episodes", 0),
+        "steps": steps or sum(learned),
         "return_mean": round(mean, 6),
         "return_low": round(low, 6),
         "return_high": round(high, 6),

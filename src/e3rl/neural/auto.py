@@ -22,8 +22,9 @@ from e3rl.planners.mcts import TreeSearch
 from e3rl.planners.utility import Marginal
 from e3rl.values.double_dqn import DqnFit
 
-DENSE_EPISODES = 30
-"""Exploration episodes where rewards differ from step to step: there is little to look for."""
+DENSE_EPISODES, DENSE_ROUNDS = 30, 3
+"""Episodes, those of practice included, and rounds of practice where rewards differ from step to step: there is little
+to look for."""
 SHORT = 100
 """Steps up to which a binary problem counts as one of finite horizon, like the lock."""
 
@@ -50,7 +51,9 @@ def suited_config(opened: Opened) -> NeuralE3Config:
     base = PRESETS["e3rl-image" if family is Conv else "e3rl-numbers"]
     changes: dict[str, Any] = {"model": model}
     if seen.rewards_differ:
-        changes["explore"] = dataclasses.replace(base.explore, episodes=DENSE_EPISODES)
+        rounds = dataclasses.replace(base.rounds, count=min(base.rounds.count, DENSE_ROUNDS))
+        episodes = DENSE_EPISODES - rounds.total
+        changes |= {"rounds": rounds, "explore": dataclasses.replace(base.explore, episodes=episodes)}
     if family is Factored:
         # A category never tried may promise any reward, so what members disagree about is sought while exploring and
         # shunned while exploiting.

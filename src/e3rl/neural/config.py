@@ -65,13 +65,24 @@ class Explore(Settings):
 
 @dataclass(frozen=True)
 class Rounds(Settings):
-    """More episodes and training while exploiting, reverted to the best on the first drop (App. C.3)."""
+    """Practice: rounds of greedy episodes that are learned from, whose best policy is kept (App. C.3)."""
 
-    count: int = setting(0, "Rounds at most; 0 for none")
+    count: int = setting(0, "Rounds at most, each of another policy; 0 for none")
     episodes: int = setting(20, "Greedy episodes per round (20 in the paper's code)", at_least=1)
     updates: int = setting(
-        2_000, "Updates of the exploit value between rounds (25,000 in the paper's code)", at_least=1
+        2_000,
+        "Updates of the exploit value between rounds (25,000 in the paper's code); 0 fits it anew, as at first",
     )
+    stop_on_drop: bool = setting(
+        True,
+        "The first drop in mean return ends the rounds, as in App. C.3; otherwise all are played",
+        before=True,
+    )
+
+    @property
+    def total(self) -> int:
+        """Episodes of all rounds."""
+        return self.count * self.episodes
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,10 @@ def memory_of(opened: Opened, config: NeuralE3Config, lanes: int, computing: boo
             largest_step(one.exploit, models, replay, key),
             *_planning(one, n, n if opened.functional is None else config.evaluation_episodes),
         ]
+    # In the rounds also those that are tried, and the best.
+    held = STATES + 2 * (config.rounds.count > 0)
     needs = {
-        "models": STATES * lanes * size_of(models),
+        "models": held * lanes * size_of(models),
         "values": STATES * lanes * size_of(value),
         "experience": STATES * lanes * size_of(replay),
         "episodes": lanes * episodes,

@@ -2,12 +2,14 @@
 
 `e3rl` is for the lock; `e3rl-long` its variant for horizons of 50 and more (larger batches, since new facts are rarer
 in the buffer, and a weaker prior per bit). `e3rl-numbers` is `e3rl-control` with a wider value, models that are
-finished before it is fitted, and rewards in units: what an environment of numbers gets where nobody names settings.
+finished before it is fitted, rewards in units, and rounds of practice in place of the last explorations, because which
+of several fitted values is good shows in real episodes only: what an environment of numbers gets where nobody names
+settings.
 
 The paper's control table leaves open how the DQN's loss weighs large
 errors, what it bootstraps by, and how its best weights are told from others once training goes on. Here errors are
 squared, targets clipped, and the models judge the weights after every thousand updates, which costs no episode;
-`rounds` adds the paper's own rounds. The learning rate starts at the table's and falls.
+`rounds.count` adds the paper's own rounds. The learning rate starts at the table's and falls.
 """
 
 from e3rl.models.bernoulli import Bernoulli
@@ -65,7 +67,7 @@ PRESETS: dict[str, NeuralE3Config] = {
         ),
     ),
     "e3rl-numbers": NeuralE3Config(
-        explore=Explore(ratio=0, episodes=50, per_epoch=5),
+        explore=Explore(ratio=0, episodes=30, per_epoch=5),
         clock=False,
         model=Mlp(),
         fit=Fit(
@@ -80,6 +82,7 @@ PRESETS: dict[str, NeuralE3Config] = {
             ),
             snapshots=40,
         ),
+        rounds=Rounds(count=4, episodes=5, updates=0, stop_on_drop=False),
     ),
     "e3rl-image": NeuralE3Config(
         explore=Explore(ratio=0, episodes=50, per_epoch=10),

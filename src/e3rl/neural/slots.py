@@ -60,9 +60,8 @@ class OneSeed:
         self.make_dynamics = config.model.make(self.problem)
         self.epochs = config.explore.epochs(spec.horizon)
         self.update_every = min(config.explore.update_every, spec.horizon)
-        rounds = config.rounds.count * config.rounds.episodes
         # An epoch more than planned, for what is kept of one that an environment broke.
-        self.capacity = ((self.epochs + 1) * config.explore.per_epoch + rounds) * spec.horizon
+        self.capacity = ((self.epochs + 1) * config.explore.per_epoch + config.rounds.total) * spec.horizon
 
     def fresh(self, key: Key) -> tuple[ModelSet, QState | None, Replay]:
         """Models, the planner's value and the replay buffer before the first episode."""

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,15 +17,17 @@ from e3rl.models import FAMILIES
 from e3rl.models.fit import ModelSet
 from e3rl.neural.compiled_agent import Environment, compiled_agent
 from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.practice import EXPLORED, ROUND, Practice, saved_shapes
 from e3rl.neural.slots import Episodes
 from e3rl.planners import PLANNERS
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
 from e3rl.runs.agent import AbstractProgram
-from e3rl.runs.handover import Steps
+from e3rl.runs.handover import Steps, padded_episodes
 from e3rl.runs.lanes import seed_keys, side_by_side
+from e3rl.runs.progress import PRACTISING
 from e3rl.runs.record import Record
-from e3rl.types import Key, Keys, Trajectory, UserError, key_for
+from e3rl.types import Key, Keys, UserError, key_for
 
 
 class NeuralProgram(AbstractProgram):
@@ -41,7 +42,9 @@ class NeuralProgram(AbstractProgram):
     ):
         if len(seeds) > 1 and ends_at_its_own_time(config):
             # Otherwise a seed's result would depend on its neighbours.
-            raise UserError("epsilon and rounds end at each seed's own time: train the seeds one by one")
+            raise UserError(
+                "epsilon and rounds.stop_on_drop end at each seed's own time: train the seeds one by one"
+            )
         python = isinstance(envs[0], PythonCopies)
         if python and len(envs) > 1:
             raise UserError("environments in Python are trained one seed at a time")
@@ -80,8 +83,14 @@ class NeuralProgram(AbstractProgram):
         after_epoch: Callable[[Epoch], None] = lambda epoch: None,
     ) -> Any:
         """Algorithm 1 with another end, and somebody who sees every epoch's: what experiments are made of."""
-        resumed = record.begin(resume, lambda: eqx.filter_eval_shape(self.agent.one.fresh, self.keys[0]))
+        resumed = record.begin(
+            resume, lambda: saved_shapes(self.agent.one, record.folders[0].about_checkpoint())
+        )
         record.say("compiling", int(record.episodes[0]), self._explore_episodes, what=self._what())
+        if resumed and ROUND in resumed.abouts[0]:  # exploration was over
+            models, _, replay, practice = resumed.state
+            with record:
+                return self._practise_and_judge(record, models, replay, practice, resumed.abouts)
         models, value, replay = resumed.state if resumed else self.agent.init(self.keys)
         start = resumed.abouts[0]["epoch"] if resumed else 0
         if self.inherited is not None and not resumed:
@@ -183,6 +192,7 @@ class NeuralProgram(AbstractProgram):
         collected: Episodes,
         loss: Float[np.ndarray, " lanes"] | None = None,
         v_explore: Float[np.ndarray, " lanes"] | None = None,
+        round_: int = 0,
     ) -> None:
         """A row per episode and seed, and a word to the watcher."""
         returns, lengths, disagreement = map(
@@ -202,35 +212,102 @@ class NeuralProgram(AbstractProgram):
                     v_explore=math.nan if v_explore is None else float(v_explore[lane]),
                 )
         done = int(record.episodes[0])
+        told = (float(returns.mean()), float(disagreement.mean()))
+        if round_:
+            left = (self.config.rounds.count - round_) * self.config.rounds.episodes
+            record.say(PRACTISING, done, done + left, *told, self._named(round_))
+            return
         total = self._explore_episodes if phase == "explore" else done
-        at_most = self.config.explore.epsilon > 0
-        record.say(phase, done, total, float(returns.mean()), float(disagreement.mean()), at_most=at_most)
+        record.say(phase, done, total, *told, at_most=self.config.explore.epsilon > 0)
 
     def _exploit(
         self, record: Record, models: ModelSet, replay: Replay, v_explore: Float[np.ndarray, " lanes"]
     ) -> tuple[Policy, Replay, list[dict[str, Any]]]:
-        """Lines 10 to 12, optionally with more training while exploiting, then the greedy evaluation."""
+        """Lines 10 to 12, then practice, if any, and the episodes that count."""
         record.save()
-        explored = record.episodes.copy()
-        record.say("training to exploit", int(explored[0]), int(explored[0]))
+        self._say_training(record, 1)
         policy = self.agent.exploit(models, replay, self.keys)
-        policy, replay = self._keep_training(record, policy, replay, v_explore)
+        abouts = [{ROUND: 0, EXPLORED: int(episodes)} for episodes in record.episodes]
+        practice = Practice.begin(policy, jnp.asarray(v_explore))
+        return self._practise_and_judge(record, models, replay, practice, abouts)
+
+    def _practise_and_judge(
+        self,
+        record: Record,
+        models: ModelSet,
+        replay: Replay,
+        practice: Practice,
+        abouts: Sequence[dict[str, Any]],
+    ) -> tuple[Policy, Replay, list[dict[str, Any]]]:
+        """From what is held after any round, or before the first, to the end."""
+        policy, replay = self._practise(record, models, replay, practice, abouts)
         if policy.value is not None:
             size = np.asarray(_norms(policy.value.online))
             record.insist(np.isfinite(size), size, "exploit network", "")
-        count = self.config.evaluation_episodes
-        _, collected = self._greedy_episodes(record, policy, replay, 0, count, v_explore)
+        before, count = record.episodes.copy(), self.config.evaluation_episodes
+        _, collected = self._greedy_episodes(
+            record, "exploit", policy, replay, 0, count, np.asarray(practice.v_explore)
+        )
         returns = np.asarray(collected.returns)
-        summaries = [
-            record.summary(lane, returns[lane], self.optima[lane], explore_episodes=int(explored[lane]))
-            for lane in range(len(self.seeds))
-        ]
+        summaries = []
+        for lane, about in enumerate(abouts):
+            explored = int(about[EXPLORED])
+            episodes = {"explore_episodes": explored, "practice_episodes": int(before[lane]) - explored}
+            summaries.append(record.summary(lane, returns[lane], self.optima[lane], **episodes))
         record.finish(policy, summaries)
         return policy, replay, summaries
+
+    def _practise(
+        self,
+        record: Record,
+        models: ModelSet,
+        replay: Replay,
+        practice: Practice,
+        abouts: Sequence[dict[str, Any]],
+    ) -> tuple[Policy, Replay]:
+        """App. C.3: play and train on, then go back to the best policy."""
+        rounds, done = self.config.rounds, int(abouts[0][ROUND])
+        v_explore = np.asarray(practice.v_explore)
+        # Before there was a choice, these were recorded like the evaluation.
+        phase = "exploit" if rounds.stop_on_drop else "practice"
+        while done < rounds.count:
+            if done > 0:
+                self._say_training(record, done + 1)
+                models, tried = self._learn_from_round(models, practice.tried, replay, done)
+                practice = practice._replace(tried=tried)
+            done += 1
+            replay, collected = self._greedy_episodes(
+                record, phase, practice.tried, replay, done, rounds.episodes, v_explore
+            )
+            practice, better = practice.judged(collected.returns)
+            if rounds.stop_on_drop and not better.all():
+                done = rounds.count
+            held = [{ROUND: done, EXPLORED: about[EXPLORED]} for about in abouts]
+            record.hold(self.agent.one.epochs + done, (models, None, replay, practice), held)
+        record.save()
+        return practice.best, replay
+
+    def _learn_from_round(
+        self, models: ModelSet, tried: Policy, replay: Replay, round_: int
+    ) -> tuple[ModelSet, Policy]:
+        """The models and the policy after a round: one trained on from the last, or another that is fitted as the first
+        was."""
+        anew = self.config.rounds.updates == 0
+        followed = models if anew else tried.models
+        # What plans with the models learns from new episodes through them.
+        if self.config.exploit.from_models:
+            epoch = self._epoch(self.agent.one.epochs + round_)
+            followed, _ = self.agent.update_models(followed, replay, self.keys, epoch)
+        if anew:
+            keys = jax.vmap(lambda key: key_for(key, "round", round_))(self.keys)
+            return followed, self.agent.exploit(followed, replay, keys)
+        policy = tried._replace(models=followed)
+        return models, self.agent.refine(policy, replay, self.keys, self._epoch(round_))
 
     def _greedy_episodes(
         self,
         record: Record,
+        phase: str,
         policy: Policy,
         replay: Replay,
         round_: int,
@@ -243,34 +320,21 @@ class NeuralProgram(AbstractProgram):
                 self.env, policy, replay, self.keys, self._epoch(round_), count, before
             )
         except EpisodeBroken as error:
-            self._keep_broken(record, "exploit", error, policy, replay)
+            record.save()  # the round before: these rows belong to no checkpoint
+            self._keep_broken(record, phase, error, policy, replay)
             record.write_rows()
             raise
-        self._record(record, "exploit", collected, v_explore=v_explore)
+        self._record(record, phase, collected, v_explore=v_explore, round_=round_)
         return replay, collected
 
-    def _keep_training(
-        self, record: Record, policy: Policy, replay: Replay, v_explore: Float[np.ndarray, " lanes"]
-    ) -> tuple[Policy, Replay]:
-        """App. C.3: play and train on; on the first drop in mean return go back to the best weights and stop."""
-        best, kept, rounds = -math.inf, policy, self.config.rounds
-        for round_ in range(1, rounds.count + 1):
-            replay, collected = self._greedy_episodes(
-                record, policy, replay, round_, rounds.episodes, v_explore
-            )
-            score = float(np.mean(np.asarray(collected.returns)))
-            if score < best:
-                break
-            best, kept = score, policy
-            if round_ == rounds.count:
-                break
-            # What plans with the models learns from new episodes through them.
-            if self.config.exploit.from_models:
-                epoch = self._epoch(self.agent.one.epochs + round_)
-                models, _ = self.agent.update_models(policy.models, replay, self.keys, epoch)
-                policy = policy._replace(models=models)
-            policy = self.agent.refine(policy, replay, self.keys, self._epoch(round_))
-        return kept, replay
+    def _say_training(self, record: Record, round_: int) -> None:
+        """That the policy of this round is fitted, or without rounds the only one."""
+        done, count = int(record.episodes[0]), self.config.rounds.count
+        total = done + (count - round_ + 1) * self.config.rounds.episodes if count else done
+        record.say("training to exploit", done, total, what=self._named(round_) if count else "")
+
+    def _named(self, round_: int) -> str:
+        return f"round {round_}/{self.config.rounds.count}"
 
     def evaluate(self, policies: Policy, episodes: int) -> Float[np.ndarray, "lanes n"]:
         return np.asarray(self.agent.evaluate(self.env, policies, self.keys, episodes))
@@ -305,29 +369,6 @@ class NeuralProgram(AbstractProgram):
             self.env.close()
 
 
-def padded_episodes(steps: Steps, first: Int[np.ndarray, " n"], count: int, horizon: int) -> Trajectory:
-    """The episodes that begin with these steps, and `count` − n empty ones."""
-
-    def column(values: np.ndarray) -> np.ndarray:
-        out = np.zeros((count, horizon, *values.shape[1:]), values.dtype)
-        for row, start in enumerate(first.tolist()):
-            length = _length(steps, start)
-            out[row, :length] = values[start : start + length]
-        return out
-
-    valid = column(np.ones(len(steps.time), bool))
-    last = valid & ~np.append(valid[:, 1:], np.zeros((count, 1), bool), axis=1)
-    terminated = column(steps.terminated)
-    columns: list[Any] = [column(each) for each in (steps.obs, steps.action, steps.reward, steps.next_obs)]
-    return Trajectory(*columns, *(jnp.asarray(flag) for flag in (terminated, last & ~terminated, valid)))
-
-
-def _length(steps: Steps, start: int) -> int:
-    """Of the episode that begins there."""
-    following = np.flatnonzero(steps.time[start + 1 :] == 0)
-    return int(following[0]) + 1 if len(following) else len(steps.time) - start
-
-
 @jax.jit
 def _norms(network: Any) -> Float[Array, " lanes"]:
     return jax.vmap(optax.tree.norm)(network)
@@ -335,4 +376,4 @@ def _norms(network: Any) -> Float[Array, " lanes"]:
 
 def ends_at_its_own_time(config: NeuralE3Config) -> bool:
     """Whether how long a seed trains depends on what it sees."""
-    return config.explore.epsilon > 0 or config.rounds.count > 0
+    return config.explore.epsilon > 0 or (config.rounds.count > 0 and config.rounds.stop_on_drop)

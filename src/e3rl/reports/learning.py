@@ -14,12 +14,13 @@ from e3rl.envs.lock import NUM_STATES
 from e3rl.experiments.agents import AGENTS
 from e3rl.experiments.names import algorithm_name, task_name
 from e3rl.neural.agent import NeuralE3
+from e3rl.neural.practice import exploration_starts
 from e3rl.reports.saving import save_figure
 from e3rl.runs.checkpoint import load_arrays
 from e3rl.runs.folder import FORMAT, RunFolder, read_about, read_metrics
 from e3rl.types import UserError
 
-EXPLORE, EXPLOIT = "#3b6fb6", "#c0392b"
+EXPLORE, PRACTICE, EXPLOIT = "#3b6fb6", "#8e6bb0", "#c0392b"
 SHOWN = {"return": "return", "disagreement": "disagreement of the models", "length": "steps of the episode"}
 """Columns of metrics.csv that have a panel, and what is written beside it."""
 
@@ -61,12 +62,18 @@ def _metrics(path: Path) -> dict[str, list[Any]]:
 def _curve(axes: Axes, tables: list[dict[str, list[Any]]], column: str, paths: Sequence[Path]) -> None:
     count = min(len(table[column]) for table in tables)
     values = np.array([table[column][:count] for table in tables])
-    explored = min(len(table["phase"]) - table["phase"].count("exploit") for table in tables)
+    before = min(len(table["phase"]) - table["phase"].count("exploit") for table in tables)
+    explored = before - max(table["phase"].count("practice") for table in tables)
     first = tables[0]["phase"][0] if count else "explore"
     width = max(1, count // 40)
     episode = np.arange(1, count + 1)
     axes.plot(episode, np.median(values, axis=0), ".", color="0.75", markersize=3, label="episode")
-    for low, high, colour, name in ((0, explored, EXPLORE, first), (explored, count, EXPLOIT, "exploit")):
+    parts = (
+        (0, explored, EXPLORE, first),
+        (explored, before, PRACTICE, "practice"),
+        (before, count, EXPLOIT, "exploit"),
+    )
+    for low, high, colour, name in parts:
         if high - low < 1:
             continue
         smooth = np.array([_running_mean(row[low:high], width) for row in values])
@@ -76,7 +83,8 @@ def _curve(axes: Axes, tables: list[dict[str, list[Any]]], column: str, paths: S
         axes.fill_between(
             episode[low:high], smooth.min(axis=0), smooth.max(axis=0), color=colour, alpha=0.2, linewidth=0
         )
-    axes.axvline(explored + 0.5, color="0.3", linestyle=":", linewidth=1)
+    for switch in {explored, before}:
+        axes.axvline(switch + 0.5, color="0.3", linestyle=":", linewidth=1)
     optimum = _optimum(paths)
     if optimum is not None:
         axes.axhline(optimum, color="0.3", linestyle="--", linewidth=1, label="optimal return")
@@ -109,11 +117,11 @@ def lock_visits(path: Path) -> Float[np.ndarray, "3 H"] | None:
         return None
     if not folder.state.is_file():
         return None
-    arrays, _ = load_arrays(folder.state)
+    arrays, said = load_arrays(folder.state)
     named = {
         name.rpartition(".")[2]: array for name, array in arrays.items() if "rows" in name or "size" in name
     }
-    size = int(named["size"])
+    size = exploration_starts(named["time"][: int(named["size"])], said)[-1]
     latent = named["obs"][:size, :NUM_STATES].argmax(axis=1)
     time = named["time"][:size]
     visits = np.zeros((NUM_STATES, int(time.max(initial=0)) + 1))

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
-import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
@@ -18,6 +17,7 @@ from e3rl.models.base import Problem
 from e3rl.models.ensemble import Ensemble
 from e3rl.neural.agent import NeuralE3
 from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.practice import exploration_starts, saved_shapes
 from e3rl.neural.slots import OneSeed
 from e3rl.replay import Replay
 from e3rl.runs.agent import read_config
@@ -77,12 +77,16 @@ def read_run(path: Path) -> Recorded | None:
         one = OneSeed(opened.spec, config)
     except (KeyError, TypeError, UserError):
         return None
-    load_arrays(folder.state)  # raises where the file is damaged, as opposed to one that does not fit
+    # Raises where the file is damaged, as opposed to one that does not fit.
+    _, said = load_arrays(folder.state)
     try:
-        like = eqx.filter_eval_shape(one.fresh, jax.random.key(0))
-        (models, _, replay), _ = load_tree(folder.state, like)
+        (models, _, replay, *_), _ = load_tree(folder.state, saved_shapes(one, said))
     except UserError:
         return None
+    starts = exploration_starts(np.asarray(replay.rows.time)[: int(replay.size)], said)
+    if starts[-1] < replay.size:
+        last = starts[-1 - config.explore.per_epoch :][0]
+        replay = replay._replace(size=jnp.asarray(starts[-1]), recent=jnp.asarray(last))
     run = Recorded(about["env"], options, opened.functional, config, one.problem, models.members, replay)
     return run if run.size else None
 

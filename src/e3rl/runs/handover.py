@@ -1,11 +1,12 @@
 """When an agent cannot go on where it is: why, and all that it has seen, for another to go on with."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from e3rl.types import UserError
+from e3rl.types import Trajectory, UserError
 
 
 class Steps(NamedTuple):
@@ -31,3 +32,26 @@ class HandOver(UserError):
     def __init__(self, why: str, instead: str, steps: Steps):
         super().__init__(f"{why}: {instead}")
         self.why, self.steps = why, steps
+
+
+def padded_episodes(steps: Steps, first: Int[np.ndarray, " n"], count: int, horizon: int) -> Trajectory:
+    """The episodes that begin with these steps, and `count` − n empty ones."""
+
+    def column(values: np.ndarray) -> np.ndarray:
+        out = np.zeros((count, horizon, *values.shape[1:]), values.dtype)
+        for row, start in enumerate(first.tolist()):
+            length = _length(steps, start)
+            out[row, :length] = values[start : start + length]
+        return out
+
+    valid = column(np.ones(len(steps.time), bool))
+    last = valid & ~np.append(valid[:, 1:], np.zeros((count, 1), bool), axis=1)
+    terminated = column(steps.terminated)
+    columns: list[Any] = [column(each) for each in (steps.obs, steps.action, steps.reward, steps.next_obs)]
+    return Trajectory(*columns, *(jnp.asarray(flag) for flag in (terminated, last & ~terminated, valid)))
+
+
+def _length(steps: Steps, start: int) -> int:
+    """Of the episode that begins there."""
+    following = np.flatnonzero(steps.time[start + 1 :] == 0)
+    return int(following[0]) + 1 if len(following) else len(steps.time) - start

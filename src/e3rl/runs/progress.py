@@ -13,8 +13,9 @@ from rich.progress import Progress as Bar
 
 from e3rl.runs.summary import duration
 
-LEARNING = ("explore", "train")
-"""Phases that are told epoch by epoch."""
+PRACTISING = "practising"
+LEARNING = ("explore", "train", PRACTISING)
+"""Phases that are told epoch by epoch, or round by round."""
 COMPILED = 2
 """Reports before which something is still compiled: the first epoch plans nothing, the second does."""
 AGREED, SPREAD = 3, 0.25
@@ -32,14 +33,15 @@ class Progress(NamedTuple):
     disagreement: float
     seconds: float
     what: str = ""
-    """What is compiled, in the phase `compiling`."""
+    """What is compiled, in the phase `compiling`; which round, in those of practice."""
     at_most: bool = False
     """Whether learning may end by itself before so many episodes."""
 
 
 Watcher: TypeAlias = Callable[[Progress], None]
 Callback: TypeAlias = Callable[[Progress], bool | None]
-"""Called after every epoch of learning; False stops the run, which is saved and can be resumed."""
+"""Called after every epoch of learning and every round of practice; False stops the run, which is saved and can be
+resumed."""
 
 
 def nobody(progress: Progress) -> None:
@@ -71,12 +73,17 @@ class TimeLeft:
 
 def _note(progress: Progress, left: float | None) -> str:
     if progress.phase == "training to exploit":
-        return "no more episodes needed; compiled first, up to a minute"
+        needed = f"for {progress.what}" if progress.what else "no more episodes needed"
+        return f"{needed}; compiled first, up to a minute"
     told = {"return": progress.mean_return, "disagreement": progress.disagreement}
     words = [f"{name} {value:.2f}" for name, value in told.items() if not math.isnan(value)]
     if left:
         words.append(f"{'at most' if progress.at_most else 'about'} {duration(left)} left")
     return ", ".join(words) or "no episode has ended yet"
+
+
+def _headed(progress: Progress) -> str:
+    return f"{progress.phase}: {progress.what}" if progress.phase == PRACTISING else progress.phase
 
 
 class LiveLine:
@@ -122,7 +129,7 @@ class LiveLine:
             return
         bar.update(
             bar.tasks[0].id,
-            description=progress.phase,
+            description=_headed(progress),
             completed=progress.episode,
             total=max(progress.episodes, progress.episode),
             note=note,
@@ -145,7 +152,7 @@ class LiveLine:
         if progress.phase == "compiling":
             self._begin(progress.what)
             return
-        learning = progress.phase in LEARNING
+        learning = progress.phase in LEARNING and progress.phase != PRACTISING
         left = self.left(progress) if learning else None
         note = _note(progress, left)
         if self.bar is not None:
@@ -157,4 +164,5 @@ class LiveLine:
             return
         self.last = now
         unit = "step" if progress.phase == "train" else "episode"
-        print(f"{progress.phase}: {unit} {progress.episode}/{progress.episodes}, {note}", file=sys.stderr)
+        place = f": {unit} {progress.episode}/{progress.episodes}" if progress.phase != PRACTISING else ""
+        print(f"{_headed(progress)}{place}, {note}", file=sys.stderr)

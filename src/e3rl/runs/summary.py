@@ -43,8 +43,9 @@ def verdict(summary: Mapping[str, Any], explores: bool) -> str:
         text += f", {mean / optimum:.0%} of the optimum {optimum:.3f}"
     kind = "exploration" if explores else "training"
     episodes = summary.get("explore_episodes", summary.get("total_episodes"))
+    practice = summary.get("practice_episodes")
     if episodes is not None:
-        text += f", after {episodes} {kind} episodes"
+        text += f", after {episodes} {kind}{f' and {practice} practice' if practice else ''} episodes"
     return f"{text}, {summary['wall_seconds']:.0f} s"
 
 

@@ -1,0 +1,66 @@
+"""Where the rounds of practice stand (App. C.3), and what a checkpoint in them holds."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from e3rl.neural.slots import OneSeed
+from e3rl.planners.base import Policy
+
+ROUND, EXPLORED = "round", "explored"
+"""What is said about a checkpoint that was made in the rounds: how many are over, and the episodes before them."""
+
+
+class Practice(NamedTuple):
+    """The policy that is tried and the best of those before it, a lane for each seed."""
+
+    tried: Policy
+    best: Policy
+    score: Float[Array, "*lanes"]
+    """The mean return of the best in its real episodes."""
+    v_explore: Float[Array, "*lanes"]
+    """When exploration ended."""
+
+    @staticmethod
+    def begin(policy: Policy, v_explore: Float[Array, "*lanes"]) -> "Practice":
+        return Practice(policy, policy, jnp.full_like(v_explore, -jnp.inf), v_explore)
+
+    def judged(self, returns: Float[Array, "lanes n"]) -> tuple["Practice", Bool[Array, " lanes"]]:
+        """After episodes of the policy that is tried, and whether it is now the best; of equals the later one is, which
+        has learned from more."""
+        score = jnp.mean(returns, axis=1)
+        better = score >= self.score
+
+        def keep(new: Array, old: Array) -> Array:
+            return jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+        best, score = jax.tree.map(keep, (self.tried, score), (self.best, self.score))
+        return self._replace(best=best, score=score), better
+
+
+def saved_shapes(one: OneSeed, about: Mapping[str, Any]) -> tuple:
+    """One seed's state in a checkpoint of which `about` is said: models, the planner's value and the replay buffer; in
+    the rounds nobody explores, and where these stand is added."""
+
+    def state(key: Array) -> tuple:
+        models, value, replay = one.fresh(key)
+        if ROUND not in about:
+            return models, value, replay
+        policy = one.untrained(models, replay.scale, key)
+        return models, None, replay, Practice.begin(policy, jnp.array(jnp.inf))
+
+    found: tuple = eqx.filter_eval_shape(state, jax.random.key(0))
+    return found
+
+
+def exploration_starts(time: Int[np.ndarray, " rows"], about: Mapping[str, Any]) -> Int[np.ndarray, " n"]:
+    """The rows of a checkpoint's replay buffer at which episodes of exploration begin, and the one after the last of
+    them: those of practice come later."""
+    starts = np.append(np.flatnonzero(time == 0), len(time))
+    practised = about["rows"] - about.get(EXPLORED, about["rows"])
+    return starts[: len(starts) - practised]
