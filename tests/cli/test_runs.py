@@ -325,7 +325,7 @@ def test_a_run_killed_by_the_system_resumes_to_the_same_bytes(trained, tmp_path)
 SMALL = {
     "explore.episodes": 2, "explore.per_epoch": 2, "fit.members": 2, "fit.updates": 2, "fit.batch": 4,
     "model.hidden": 8, "exploit": "dqn", "exploit.value.updates": 4, "exploit.value.batch": 4, "exploit.snapshots": 1,
-    "evaluation_episodes": 2,
+    "rounds.count": 2, "rounds.episodes": 1, "evaluation_episodes": 2,
 }  # fmt: skip
 TREE = {"planner.playouts": 4, "planner.particles": 4, "planner.leaf": "zero"}
 
@@ -348,7 +348,7 @@ def test_training_chooses_by_the_environments_looks(env, options, changes, chose
     assert (run["config"]["model"]["name"], run["config"]["planner"]["name"]) == chosen
     assert run["optimal_return"] is None
     rows = read_metrics(tmp_path / "run")
-    assert [row["phase"] for row in rows] == ["explore"] * 2 + ["exploit"] * 2
+    assert [row["phase"] for row in rows] == ["explore"] * 2 + ["practice"] * 2 + ["exploit"] * 2
     assert max(int(row["length"]) for row in rows) <= 6
     assert cli.main(["evaluate", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["share_of_optimum"] is None

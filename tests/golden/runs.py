@@ -52,6 +52,8 @@ RUNS = {
     "two-seeds": [*LOCK, *SMALL, *PLANNED, *EXPLOITED, "exploit.value.batch=4", "explore.episodes=3", "--seeds", "2"],
     "rounds": [*LOCK, *SMALL, *PLANNED, *EXPLOITED, "exploit.value.batch=4", "explore.episodes=3", "rounds.count=2",
                "rounds.episodes=2", "rounds.updates=2"],
+    "practice": [*LOCK, *SMALL, *PLANNED, *EXPLOITED, "exploit.value.batch=4", "explore.episodes=3", "rounds.count=2",
+                 "rounds.episodes=2", "rounds.updates=0", "rounds.stop_on_drop=false", "--seeds", "2"],
     "mcts": [*LOCK, *SMALL, *TREE, *PLANNED, *EXPLOITED, "exploit.value.batch=4", "explore.episodes=4"],
     "mcts-paper": [*LOCK, *SMALL, *EXPLOITED, "explore.episodes=4", "planner.playouts=8", "planner.particles=3",
                    "explore.uniform_transitions=4", "--config", "paper-lock-h5"],

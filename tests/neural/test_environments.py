@@ -15,7 +15,8 @@ from e3rl.runs.settings import changed, settings_of
 
 LIMIT = 6
 SMALL = {
-    "explore.episodes": 4, "explore.per_epoch": 2, "fit.members": 2, "fit.updates": 2, "fit.batch": 4, "fit.unroll": 1,
+    "explore.episodes": 4, "explore.per_epoch": 2, "explore.update_every": 0, "rounds.episodes": 2,
+    "fit.members": 2, "fit.updates": 2, "fit.batch": 4, "fit.unroll": 1, "fit.finishing": 2,
     "model.hidden": 8, "planner.nodes": 20, "planner.playouts": 4, "planner.particles": 4, "planner.leaf": "zero",
     "planner.value.updates": 2, "planner.value.batch": 4, "planner.value.hidden": 8, "exploit.nodes": 20,
     "exploit.snapshots": 1, "exploit.value.updates": 4, "exploit.value.batch": 4, "exploit.value.hidden": 8,
@@ -91,13 +92,15 @@ MORE = [
 
 @pytest.mark.parametrize("env", [*QUICK, *(pytest.param(env, marks=pytest.mark.slow) for env in MORE)])
 def test_learn_predict_evaluate_save_load(env, tmp_path):
-    agent = NeuralE3(env, small(env), seed=3, env_options=OPTIONS)
+    config = small(env)
+    agent = NeuralE3(env, config, seed=3, env_options=OPTIONS)
     assert isinstance(agent.program.env, PythonCopies)
     summary = agent.learn(tmp_path / "run")
     rows = read_metrics(tmp_path / "run")
-    assert [row["phase"] for row in rows] == ["explore"] * 4 + ["exploit"] * 3
+    practised = config.rounds.total
+    assert [row["phase"] for row in rows] == ["explore"] * 4 + ["practice"] * practised + ["exploit"] * 3
     assert all(1 <= int(row["length"]) <= LIMIT for row in rows)
-    returns = [float(row["return"]) for row in rows[4:]]
+    returns = [float(row["return"]) for row in rows[4 + practised :]]
     assert summary["exploit_return_mean"] == pytest.approx(np.mean(returns))
 
     world = gymnasium.make(env, **OPTIONS)
