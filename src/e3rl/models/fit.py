@@ -127,8 +127,14 @@ def finish_model_set(models: ModelSet, replay: Replay, key: Key, settings: Fit, 
     """The models that are exploited: what fluctuates while they follow new experience is smoothed out."""
     if settings.finishing == 0:
         return models
+    # A minibatch like the data: endings shown more often than they happen would be expected too often.
     slower = dataclasses.replace(
-        settings, updates=settings.finishing, learning_rate=settings.learning_rate / 3, finishing=0
+        settings,
+        updates=settings.finishing,
+        learning_rate=settings.learning_rate / 3,
+        recent_share=0.0,
+        ending_share=0.0,
+        finishing=0,
     )
     return update_model_set(models, replay, key, slower, terms)[0]
 
