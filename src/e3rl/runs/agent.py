@@ -235,8 +235,8 @@ class AbstractAgent(ABC):
         recorded there, and `resume` goes on with it.
 
         How far it is stands on stderr, unless `progress` is false; a `watch` hears it instead. `callback` is called
-        after every epoch of learning with the same `Progress`: if it returns False the run stops there, saved in
-        `out`. `log="tensorboard"` also writes the rows of metrics.csv for TensorBoard.
+        after every epoch of learning, and every round of practice, with the same `Progress`: if it returns False the
+        run stops there, saved in `out`. `log="tensorboard"` also writes the rows of metrics.csv for TensorBoard.
         """
         if log is not None and out is None:
             raise UserError("a log goes into the run's folder: give out=... with log=...")
