@@ -46,6 +46,7 @@ SMALLEST = {
         "brute_force": {"models": 4, "policies": 8, "repeats": 1}, "models": [5], "policies": [16],
         "fixed": {"models": 5, "policies": 16},
     },
+    "tabular": {"sides": [3, 4], "compared": 3, "steps": 5, "repeats": 1},
     "baselines": {
         "repeats": 1, "our_steps": 3_000, "their_steps": 100, "tasks": [["ppo", "lock-h5"]],
         "rnd": {"config": "paper-lock-ppo-rnd", "horizon": 5, "steps": 640, "seed": 0},

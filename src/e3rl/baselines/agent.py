@@ -17,9 +17,6 @@ from e3rl.runs.agent import AbstractAgent
 from e3rl.runs.renamed import Table
 from e3rl.types import UserError
 
-SHORT = 100
-"""Steps up to which a binary problem may hide the time step, as the lock does."""
-
 
 class BaselineAgent(AbstractAgent):
     """An agent that learns without a model. An environment that lives in Python is played in as many copies as the
@@ -34,9 +31,7 @@ class BaselineAgent(AbstractAgent):
 
     @classmethod
     def suited(cls, opened: Opened) -> BaselineConfig:
-        spec = opened.spec
-        binary = {part.kind for part in spec.encoding.parts} == {"binary"} and len(spec.encoding.shape) == 1
-        return cls.hidden_clock if binary and spec.horizon <= SHORT else cls.usual
+        return cls.hidden_clock if opened.spec.may_hide_time else cls.usual
 
     @classmethod
     def share_a_program(cls, config: BaselineConfig) -> bool:

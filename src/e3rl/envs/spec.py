@@ -9,6 +9,8 @@ from e3rl.envs.adapter import CHECKING_WRAPPERS, GymnasiumEnvironment
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.encoding import Encoding
 
+SHORT = 100
+"""Steps up to which a problem of bits may hide the time step."""
 DEFAULT_TIME_LIMIT = 1000
 """Steps after which an episode is cut where neither the environment nor the caller sets a limit."""
 
@@ -30,6 +32,13 @@ class Spec:
     """H: steps after which an episode is cut, whoever cuts it."""
     optimal_return: float | None = field(default=None, compare=False)
     """The expected return of the best policy, None where it is not known."""
+
+    @property
+    def may_hide_time(self) -> bool:
+        """Whether this is a short problem of bits: in some of them, as in the lock, what is best depends on a time step
+        that is not shown."""
+        binary = all(part.kind == "binary" for part in self.encoding.parts)
+        return binary and len(self.encoding.shape) == 1 and self.horizon <= SHORT
 
 
 def spec_of(

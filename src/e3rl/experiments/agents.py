@@ -22,8 +22,6 @@ from e3rl.tabular.posterior import digest
 GLANCE_EPISODES, GLANCE_STEPS = 10, 20
 REPEATED = 0.2
 """Share of observations that earlier episodes had shown, from which a table is worth while."""
-SHORT = 100
-"""Steps up to which a problem of bits may hide the time step."""
 
 AGENTS: Registry[type[AbstractAgent]] = Registry(
     "algorithm",
@@ -54,7 +52,7 @@ def suited_agent(opened: Opened) -> tuple[str, str]:
             return "tabular-e3", f"{states:,} categories"
         return "neural-e3", f"{states:,} categories are too many for a table"
     again, one_hot = repetition(opened)
-    if kinds == {"binary"} and len(spec.encoding.shape) == 1 and spec.horizon <= SHORT and not one_hot:
+    if spec.may_hide_time and not one_hot:
         return "neural-e3", f"{spec.encoding.shape[0]} bits, episodes of {spec.horizon} steps"
     if again >= REPEATED:
         return "tabular-e3", f"{again:.0%} of observations were seen in earlier episodes"

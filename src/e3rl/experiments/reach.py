@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 
 from e3rl.envs.opening import open_environment
@@ -120,6 +121,7 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
             rows += [{"experiment": name, "algo": algo, **row} for row in new]
             about.setdefault("configs", {})[algo] = config
             write_table(path, COLUMNS, rows, about)
+            jax.clear_caches()  # a process may only hold so many compiled programs
             for row in new:
                 got = f"{row['return_mean']:.4g} after {row['steps']} steps, {row['seconds']:.0f} s"
                 say(f"{name}, {algo}, seed {row['seed']}: {got}")

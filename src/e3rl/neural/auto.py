@@ -10,7 +10,6 @@ from e3rl.envs.glance import categories_of, glance
 from e3rl.envs.opening import Opened
 from e3rl.models import natural_family
 from e3rl.models.base import kinds_of
-from e3rl.models.bernoulli import Bernoulli
 from e3rl.models.conv import Conv
 from e3rl.models.factored import Factored
 from e3rl.models.tiles import Tiles
@@ -25,8 +24,6 @@ from e3rl.values.double_dqn import DqnFit
 DENSE_EPISODES, DENSE_ROUNDS = 30, 3
 """Episodes, those of practice included, and rounds of practice where rewards differ from step to step: there is little
 to look for."""
-SHORT = 100
-"""Steps up to which a binary problem counts as one of finite horizon, like the lock."""
 
 
 def suited_config(opened: Opened) -> NeuralE3Config:
@@ -35,7 +32,7 @@ def suited_config(opened: Opened) -> NeuralE3Config:
     encoding = opened.spec.encoding
     family = natural_family(encoding)
     seen = glance(opened.made)
-    if family is Bernoulli and opened.spec.horizon <= SHORT and not seen.one_hot:
+    if opened.spec.may_hide_time and not seen.one_hot:
         return PRESETS["e3rl"]
     categories = categories_of(seen, encoding.space)
     if categories is not None:
