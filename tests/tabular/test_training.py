@@ -17,7 +17,7 @@ from e3rl.runs.folder import RunFolder, read_metrics
 from e3rl.runs.handover import HandOver
 from e3rl.runs.settings import changed
 from e3rl.runs.train import train as train_seeds
-from e3rl.tabular import training
+from e3rl.tabular import playing, training
 from e3rl.tabular.agent import TabularE3
 from e3rl.tabular.config import ExploreTable, TabularE3Config
 from e3rl.tabular.minds import Doubt
@@ -480,8 +480,8 @@ def test_a_slippery_chain_is_learned():
 def test_where_returns_differ_there_are_more_greedy_episodes(monkeypatch):
     agent = TabularE3("TabularChain-v0", changed(CONFIG, {"explore.episodes": 20}), seed=0)
     greedy = []
-    for enough in (training.ENOUGH_TO_JUDGE, 4 * LIMIT):
-        monkeypatch.setattr(training, "ENOUGH_TO_JUDGE", enough)
+    for enough in (playing.ENOUGH_TO_JUDGE, 4 * LIMIT):
+        monkeypatch.setattr(playing, "ENOUGH_TO_JUDGE", enough)
         summary = agent.learn()
         greedy.append(summary["total_episodes"] - summary["explore_episodes"])
     assert greedy == [10 * 3, 4]

@@ -2,13 +2,12 @@
 
 import math
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float
 
 from e3rl.e3 import Epoch, Slots, explicit_explore_exploit
-from e3rl.envs.playing.copy import Answer
 from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.envs.spec import Spec
 from e3rl.runs.agent import AbstractProgram
@@ -16,11 +15,11 @@ from e3rl.runs.checkpoint import load_arrays
 from e3rl.runs.handover import HandOver
 from e3rl.runs.record import Record
 from e3rl.tabular.config import TabularE3Config
+from e3rl.tabular.experience import STARTS, Experience, Prospect
 from e3rl.tabular.log import Log
 from e3rl.tabular.minds import (
     KNOWN,
     Doubt,
-    Outcomes,
     judge_policy,
     plan_of_member,
     plan_to_exploit,
@@ -29,13 +28,12 @@ from e3rl.tabular.minds import (
     unknown_share,
 )
 from e3rl.tabular.planning import Planned
-from e3rl.tabular.posterior import Table, TableFull, digest, index_of
+from e3rl.tabular.playing import EVALUATE, EXPLORE, LOOK, Played, Player, TablePolicy
+from e3rl.tabular.posterior import Table, TableFull
 from e3rl.types import Key, UserError
 
-EXPLORE, EXPLOIT, EVALUATE, LOOK = range(4)
-"""Uses of a seed."""
-STARTS, MOST_LOOKS = 20, 100
-"""Beginnings of episodes that are looked at before the first one, and at most where they keep bringing new states."""
+MOST_LOOKS = 100
+"""Beginnings of episodes that are looked at before the first one at most, where they keep bringing new states."""
 IMPORTANT = 0.01
 """A policy is better if it is worth this share more."""
 UNKNOWN, CHALLENGER, LEADER = range(3)
@@ -45,75 +43,11 @@ LEAST_PATIENCE = 5
 before, if that is longer."""
 QUIET = 50
 """Steps without news after which it is worth asking whether there is anything left to find."""
-MORE, ENOUGH_TO_JUDGE = 10, 40_000
-"""Times as many greedy episodes at most where returns differ, and their steps."""
 ENOUGH_STEPS = 300
 """Steps after the first episode that tell whether observations come back."""
 INSTEAD = "train neural-e3 instead, which generalises over them, or raise capacity"
 ROWS_PER_WAIT = 512
 """A table of so many states waits a step longer before it is planned anew."""
-
-
-class TablePolicy(NamedTuple):
-    """What is kept of a finished run: states by their digests, and an action for each at each time step."""
-
-    keys: UInt8[np.ndarray, "S n"]
-    actions: Int[np.ndarray, "T S"]
-    """Time steps past the last row take the last."""
-
-
-class Experience(NamedTuple):
-    """What is remembered beside the table."""
-
-    starts: tuple[int, ...] = ()
-    """Rows of the states in which episodes began."""
-    fresh: tuple[bool, ...] = ()
-    """Which of them had not been seen before."""
-    worth: float = -math.inf
-    """The best policy so far, by the posterior's mean."""
-    last_news: int = 0
-    """The episode that last brought a new state or a better policy."""
-    steps: int = 0
-    """Steps after the first episode that did not end it."""
-    again: int = 0
-    """Those that led to states known from earlier episodes."""
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {name: np.array(value) for name, value in self._asdict().items()}
-
-    @staticmethod
-    def restored(arrays: dict[str, np.ndarray]) -> "Experience":
-        return Experience(*(arrays.pop(name).tolist() for name in Experience._fields))
-
-    def began(self, row: int, fresh: bool) -> "Experience":
-        return self._replace(starts=(*self.starts, row), fresh=(*self.fresh, fresh))
-
-    @property
-    def new_starts(self) -> float:
-        """The chance that an episode begins in a state never seen, by the last ones."""
-        recent = self.fresh[1:][-STARTS:]
-        return (sum(recent) + 0.5) / (len(recent) + 1.0)
-
-
-class Prospect(NamedTuple):
-    """What another episode of exploring promises."""
-
-    value: float
-    """v_explore."""
-    doubt: Doubt
-    outcomes: Outcomes
-    """What is believed about the table."""
-    challenger: int
-    """The member whose own best policy is most at odds with the one to be returned."""
-    experience: Experience
-
-
-class Played(NamedTuple):
-    """One episode of exploring."""
-
-    total: float
-    length: int
-    disagreement: float
 
 
 class TabularProgram(AbstractProgram):
@@ -124,7 +58,7 @@ class TabularProgram(AbstractProgram):
         self.clock_limit = spec.horizon
         self.steps = min(spec.horizon, config.lookahead)
         self.every = min(config.explore.update_every, self.steps)
-        self._index: tuple[Any, dict[bytes, int]] = (None, {})
+        self.player = Player(env, spec, seed)
 
     def learn(self, record: Record, resume: bool = False) -> tuple[TablePolicy, list[dict[str, Any]]]:
         resumed = record.begin(resume, None)
@@ -192,10 +126,10 @@ class TabularProgram(AbstractProgram):
     def _begin(
         self, table: Table, experience: Experience, use: int, number: int
     ) -> tuple[Experience, int, Float[np.ndarray, "*obs"]]:
-        answer = self._asked(self.env.reset([self._episode_seed(use, number)]), 0)
+        obs = self.player.begin(use, number)
         before = table.states
-        row = table.find(answer.obs[0])
-        return experience.began(row, table.states > before), row, answer.obs[0]
+        row = table.find(obs)
+        return experience.began(row, table.states > before), row, obs
 
     def _prospect(self, table: Table, experience: Experience, t: int) -> Prospect:
         """v_explore and line 6's numbers, and whether the last episode brought anything of importance."""
@@ -269,7 +203,7 @@ class TabularProgram(AbstractProgram):
                 if step:
                     self._record(record, "explore", Played(total, step, along), math.nan)
                 self._hold(record, t, table, log, experience)
-                self._asked(answer, step + 1)
+                self.player.asked(answer, step + 1)
             reward, terminated = float(answer.reward[0]), bool(answer.terminated[0])
             log.add(obs, action, step, reward, answer.obs[0], terminated)
             obs, total, step, since = answer.obs[0], total + reward, step + 1, since + 1
@@ -344,7 +278,7 @@ class TabularProgram(AbstractProgram):
         ].astype(np.int16)
         policy = TablePolicy(table.keys[: table.states].copy(), actions)
         explored_steps = int(record.env_steps[0])
-        played = self._play_greedily(policy)
+        played = self.player.judge(policy, self.config.evaluation_episodes)
         for each in played:
             self._record(record, "exploit", each, prospect.value)
         returns = np.array([each.total for each in played], np.float32)
@@ -368,56 +302,12 @@ class TabularProgram(AbstractProgram):
             return f"by itself: {doubt}"
         return f"after {episodes} episodes, the most that it was given: {doubt}"
 
-    def _play_greedily(self, policy: TablePolicy) -> list[Played]:
-        """As many episodes as are asked for; where their returns differ more of them, so that their mean is worth
-        something."""
-        least = self.config.evaluation_episodes
-        played = [self._greedy(policy, EXPLOIT, i) for i in range(least)]
-        steps = sum(each.length for each in played)
-        if len({each.total for each in played}) > 1:
-            while len(played) < MORE * least and steps < ENOUGH_TO_JUDGE:
-                played.append(self._greedy(policy, EXPLOIT, len(played)))
-                steps += played[-1].length
-        return played
-
-    def _greedy(self, policy: TablePolicy, use: int, episode: int) -> Played:
-        answer = self._asked(self.env.reset([self._episode_seed(use, episode)]), 0)
-        total, step = 0.0, 0
-        while step < self.spec.horizon:
-            action = self._choose(policy, answer.obs[0], step, episode)
-            answer = self._asked(self.env.step(np.array([action])), step + 1)
-            total, step = total + float(answer.reward[0]), step + 1
-            if answer.terminated[0] or answer.truncated[0]:
-                break
-        return Played(total, step, math.nan)
-
-    def _choose(self, policy: TablePolicy, obs: Float[np.ndarray, "*obs"], step: int, salt: int) -> int:
-        """The action for an encoded observation; of one never seen, any."""
-        if self._index[0] is not policy.keys:
-            self._index = policy.keys, index_of(np.asarray(policy.keys))
-        row = self._index[1].get(digest(obs))
-        if row is None:
-            return int(np.random.default_rng((self.seed, salt, step)).integers(self.spec.actions))
-        return int(policy.actions[min(step, len(policy.actions) - 1), row])
-
-    def _asked(self, answer: Answer, step: int) -> Answer:
-        """The answer, unless the environment failed."""
-        if answer.failures:
-            failure, place = answer.failures[0], f"step {step}" if step else "reset"
-            error = UserError(f"{self.spec.name}, {place} of an episode: {failure.problem}")
-            error.add_note(failure.traceback)
-            raise error
-        return answer
-
-    def _episode_seed(self, use: int, episode: int) -> int:
-        return int(np.random.SeedSequence([self.seed, use, episode]).generate_state(1)[0]) % 2**31
-
     def evaluate(self, policies: TablePolicy, episodes: int) -> Float[np.ndarray, "lanes n"]:
         policy = TablePolicy(*(np.asarray(array)[0] for array in policies))
-        return np.array([[self._greedy(policy, EVALUATE, i).total for i in range(episodes)]])
+        return np.array([[self.player.greedy(policy, EVALUATE, i).total for i in range(episodes)]])
 
     def act(self, policy: TablePolicy, obs: Any, time: int, key: Key) -> int:
-        return self._choose(policy, self.spec.encoding.encode(obs), time, 0)
+        return self.player.choose(policy, self.spec.encoding.encode(obs), time, 0)
 
     def load_policy(self, path: Path) -> TablePolicy:
         arrays, _ = load_arrays(path)
