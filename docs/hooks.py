@@ -2,7 +2,7 @@
 settings.md the tables of all settings, read from the classes that have them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -13,6 +13,7 @@ from e3rl.experiments.agents import AGENTS
 from e3rl.reports.settings_tables import (
     Row,
     agents_by_settings,
+    departures,
     differences,
     parts_of,
     presets_of,
@@ -20,6 +21,7 @@ from e3rl.reports.settings_tables import (
     summary,
 )
 from e3rl.runs.renamed import Table
+from e3rl.runs.settings import Settings
 
 RESULTS = Path(__file__).parents[1] / "results"
 FOLDERS = ("figures/figure1", "lock", "dreem")
@@ -27,6 +29,8 @@ NAMED = ("control", "maze", "baselines")
 """Folders whose pictures are called the same: they appear as figures/NAME-FOLDER.png."""
 SHAPE = re.compile(r'<span class="n">(\w+)</span> <span class="o">\*</span> <span class="n">(\w+)</span>')
 """What mkdocstrings makes of a shape such as "n *obs", which it takes for a product."""
+PAPER = {"e3rl": "paper-lock-h10", "e3rl-control": "paper-control", "e3rl-image": "paper-maze"}
+"""Our presets and those of the paper for the same environments."""
 MARK = "<!-- made by hooks.py: the tables of all settings -->"
 
 
@@ -73,11 +77,24 @@ def all_settings() -> Iterator[str]:
             differing = " ".join(f"{path}={value}" for path, value in differences(preset).items())
             yield f"| `{name}` | {f'`{differing}`' if differing else 'nothing'} |"
         yield ""
+        yield from from_the_paper(presets_of(kind))
         if names_then := AGENTS[names[0]].renamed:
             yield "### Names of earlier versions\n"
             yield "`--set` still understands them, and says what they are called now. A part in brackets says"
             yield "where a name is meant: `exploit[dqn].value.batch` with `exploit=dqn`.\n"
             yield from renamed(names_then)
+
+
+def from_the_paper(presets: Mapping[str, Settings]) -> Iterator[str]:
+    """Every setting in which a preset of ours is not the paper's."""
+    for ours, theirs in PAPER.items():
+        if ours in presets:
+            yield f"### Where `{ours}` departs from `{theirs}`\n"
+            yield "A part that has no such setting has nothing there.\n"
+            yield "| setting | ours | the paper's |\n|---|---|---|"
+            for path, one, other in departures(presets[ours], presets[theirs]):
+                yield f"| `{path}` | {one} | {other} |"
+            yield ""
 
 
 def table(settings: Iterator[Row]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """docs/extending.md: every block of it is run, and every part built there is trained with. Also the tables of settings
 that docs/hooks.py makes."""
 
+import dataclasses
 import importlib
 import importlib.util
 import json
@@ -27,9 +28,11 @@ from e3rl.experiments.agents import AGENTS, load
 from e3rl.models import FAMILIES
 from e3rl.models.base import Prediction, Problem
 from e3rl.models.fit import ModelSet
+from e3rl.neural.presets import PRESETS
 from e3rl.planners import EXPLOITERS, PLANNERS, UTILITIES
 from e3rl.planners.base import Policy
 from e3rl.replay import Scale
+from e3rl.reports.settings_tables import departures
 from e3rl.runs.settings import changed, settings_of
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -235,6 +238,25 @@ def hooks():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_every_departure_from_the_paper_has_a_row(hooks):
+
+    def flat(value, path=""):
+        if not dataclasses.is_dataclass(value):
+            return {path: value}
+        fields = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        below = [flat(own, f"{path}.{name}" if path else name) for name, own in fields]
+        return {path: type(value)} | {name: own for each in below for name, own in each.items()}
+
+    for ours, theirs in hooks.PAPER.items():
+        rows = list(departures(PRESETS[ours], PRESETS[theirs]))
+        one, other = flat(PRESETS[ours]), flat(PRESETS[theirs])
+        differ = {path for path in one.keys() | other.keys() if one.get(path) != other.get(path)}
+        groups = {"exploit.value"}  # a group of settings has no row of its own
+        assert {path for path, _, _ in rows} == differ - groups
+        lines = "\n".join(hooks.from_the_paper(PRESETS))
+        assert all(f"| `{path}` | {one} | {other} |" in lines for path, one, other in rows)
 
 
 def test_every_setting_has_a_row(hooks):

@@ -78,6 +78,15 @@ def differences(settings: Settings) -> dict[str, str]:
     return {row.path: row.value for row in rows(settings) if row.value != row.default}
 
 
+def departures(ours: Settings, theirs: Settings) -> Iterator[tuple[str, str, str]]:
+    """Where two configurations differ: the setting and both values, nothing where a part does not have it."""
+    both = [{row.path: row.value for row in rows(each)} for each in (ours, theirs)]
+    for path in dict.fromkeys((*both[0], *both[1])):
+        one, other = (values.get(path, "") for values in both)
+        if one != other:
+            yield path, one, other
+
+
 def parts_of(kind: type[Settings]) -> dict[str, Registry]:
     """The parts that can be chosen, by the name of their setting."""
     fields = dataclasses.fields(kind)
