@@ -20,6 +20,8 @@ import pytest
 from e3rl._version import __version__
 from e3rl.runs.folder import git_commit
 
+OUT = Path(os.environ["E3RL_FAULTS_OUT"]).absolute() if "E3RL_FAULTS_OUT" in os.environ else None
+"""Where counts are written; tests may change the current folder."""
 PASSED = pytest.StashKey[bool]()
 
 
@@ -40,10 +42,9 @@ def tally(request):
     """Counts that are written to a file of the test's name, where E3RL_FAULTS_OUT names a folder."""
     counted, began = Tally(), time.monotonic()
     yield counted
-    out = os.environ.get("E3RL_FAULTS_OUT")
-    if not out or not counted:
+    if OUT is None or not counted:
         return
-    path = Path(out) / f"{request.node.originalname.removeprefix('test_')}.json"
+    path = OUT / f"{request.node.originalname.removeprefix('test_')}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     before = json.loads(path.read_text()) if path.exists() else {}
     found = {

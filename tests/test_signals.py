@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from e3rl.runs.signals import HEEDED, Stopped, disturbed, heeding, undisturbed
+from e3rl.signals import HEEDED, Stopped, disturbed, heeding, undisturbed
 
 
 def send(number=signal.SIGTERM):
