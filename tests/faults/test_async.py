@@ -1,5 +1,6 @@
 """Runs with a process for each copy of the environment: whoever is told to end, the run is saved, in one line."""
 
+import contextlib
 import os
 import random
 import re
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from faults import waiting
-from faults.runs import assert_same, assert_sound, environment, finish
+from faults.runs import LIMIT, assert_same, assert_sound, environment
 
 from e3rl import cli
 from e3rl.runs.folder import RunFolder
@@ -29,6 +30,17 @@ def start(out):
         [*COMMAND, *RUN, str(out), "--async"],
         env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
+
+
+def finish(process):
+    """Exit code and what was said on stderr."""
+    try:
+        _, said = process.communicate(timeout=LIMIT)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert "Traceback" not in said, said
+    return process.returncode, said
 
 
 def members(group):

@@ -96,7 +96,8 @@ class _Vector(AsyncVectorEnv):
             if process.is_alive():
                 process.kill()
                 process.join()
-        del self.error_queue  # and its semaphores, which would be missed where the interpreter is left at once
+        # Its semaphores are given back with it, also where the interpreter is left at once.
+        del self.error_queue
 
 
 @contextmanager
