@@ -15,6 +15,7 @@ from gymnasium.vector.async_vector_env import _async_worker
 from jaxtyping import Int
 
 from e3rl.envs.adapter import GymnasiumEnvironment
+from e3rl.envs.blame import RAISED, told
 from e3rl.envs.playing.copy import REPORT, REST, Answer, Copy, Failure, gather
 from e3rl.signals import HEEDED, undisturbed
 from e3rl.types import UserError
@@ -63,8 +64,12 @@ def _work(index: int, make: Callable[..., Any], pipe: Any, *more: Any) -> None:
         signal.signal(number, lambda *_: None)  # unlike SIG_IGN, not passed on to what the environment starts
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+    try:
+        copy = make()
+    except RAISED as error:
+        sys.exit(f"e3rl: copy {index + 1} could not be made: {told(error)}")
     worker: Any = _async_worker
-    worker(index, make, _Line(pipe), *more)
+    worker(index, lambda: copy, _Line(pipe), *more)
 
 
 class _Vector(AsyncVectorEnv):
