@@ -11,6 +11,8 @@ import os
 import pickle
 import random
 import sys
+import threading
+import time
 
 import gymnasium
 import numpy as np
@@ -280,7 +282,7 @@ def test_edited_configurations(key, value, finished, tmp_path, tally):
 # Environments.
 
 TROUBLES = ("raise", "exit", "nan", "inf", "shape", "dtype", "words", "nothing", "two", "reward", "flag", "never ends",
-            "ends at once", "other space", "reseed", "none")  # fmt: skip
+            "ends at once", "other space", "reseed", "none", "threads")  # fmt: skip
 
 
 class Unruly(gymnasium.Env):
@@ -324,6 +326,8 @@ class Unruly(gymnasium.Env):
             case "reseed":
                 random.seed(0)
                 np.random.seed(0)  # noqa: NPY002 - that is what they do
+            case "threads":
+                threading.Thread(target=time.sleep, args=(0.01,)).start()
             case "nothing":
                 return None
             case "two":
