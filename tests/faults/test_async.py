@@ -1,6 +1,5 @@
 """Runs with a process for each copy of the environment: whoever is told to end, the run is saved, in one line."""
 
-import contextlib
 import os
 import random
 import re
@@ -36,9 +35,9 @@ def finish(process):
     """Exit code and what was said on stderr."""
     try:
         _, said = process.communicate(timeout=LIMIT)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
     assert "Traceback" not in said, said
     return process.returncode, said
 
