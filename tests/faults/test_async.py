@@ -19,6 +19,7 @@ from e3rl.runs.folder import RunFolder
 COMMAND = [sys.executable, "-c", "import faults.waiting; from e3rl.cli import run; run()"]
 RUN = ["train", "faults.waiting:Waiting-v0", "--algo", waiting.Player.algo, "--seed", "203", "--set"]
 RUN += ["episodes=8", "--out"]
+TRIALS = int(os.environ.get("E3RL_FAULTS_TRIALS", "5"))
 SAVED = r"e3rl: ended by {}; saved in .* after \d+ episodes; go on with: e3rl train .* --async --resume\n"
 EARLY = r"e3rl: ended by {}(; nothing to save yet, the first epoch was under way)?\n"
 
@@ -95,7 +96,7 @@ def test_signals_with_processes(name, everyone, tmp_path, tally):
     """At any time: while the processes start, in the middle of steps, while they end."""
     number, rng = signal.Signals[name], random.Random(f"{name} {everyone}")
     whole(tmp_path / "whole")
-    for i in range(5):
+    for i in range(TRIALS):
         out = tmp_path / f"cut{i}"
         process = start(out)
         while process.poll() is None and len(members(process.pid)) < 2:
