@@ -17,17 +17,17 @@ from e3rl import cli
 from e3rl.runs.folder import RunFolder
 
 COMMAND = [sys.executable, "-c", "import faults.waiting; from e3rl.cli import run; run()"]
-RUN = ["train", "faults.waiting:Waiting-v0", "--algo", waiting.Player.algo, "--seed", "203", "--set"]
-RUN += ["episodes=8", "--out"]
+RUN = ["train", "faults.waiting:Waiting-v0", "--algo", waiting.Player.algo, "--seed", "203", "--out"]
+SHORT, LONG = (["--set", f"episodes={episodes}"] for episodes in (8, 40))
 TRIALS = int(os.environ.get("E3RL_FAULTS_TRIALS", "5"))
 SAVED = r"e3rl: ended by {}; saved in .* after \d+ episodes; go on with: e3rl train .* --async --resume\n"
 EARLY = r"e3rl: ended by {}(; nothing to save yet, the first epoch was under way)?\n"
 
 
-def start(out):
+def start(out, length):
     """In a group of its own, as from a terminal."""
     return subprocess.Popen(
-        [*COMMAND, *RUN, str(out), "--async"],
+        [*COMMAND, *RUN, str(out), *length, "--async"],
         env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 
@@ -68,13 +68,13 @@ def wait_for_a_checkpoint(process, out):
         time.sleep(0.02)
 
 
-def whole(out, *more):
-    assert cli.main([*RUN, str(out), *more]) == 0
+def whole(out, length, *more):
+    assert cli.main([*RUN, str(out), *length, *more]) == 0
 
 
 def test_a_signal_to_all_processes(tmp_path):
     """Ctrl-C in a terminal reaches those of the copies too, which have nothing to say."""
-    process = start(tmp_path / "cut")
+    process = start(tmp_path / "cut", SHORT)
     wait_for_a_checkpoint(process, tmp_path / "cut")
     os.killpg(process.pid, signal.SIGINT)
     code, said = finish(process)
@@ -84,8 +84,8 @@ def test_a_signal_to_all_processes(tmp_path):
     assert said.count("e3rl:") == 1
     assert_all_gone(process.pid)
     assert_sound(tmp_path / "cut")
-    whole(tmp_path / "cut", "--resume")  # in this process, where the same is played
-    whole(tmp_path / "whole")
+    whole(tmp_path / "cut", SHORT, "--resume")  # in this process, where the same is played
+    whole(tmp_path / "whole", SHORT)
     assert_same(tmp_path / "cut", tmp_path / "whole")
 
 
@@ -95,10 +95,10 @@ def test_a_signal_to_all_processes(tmp_path):
 def test_signals_with_processes(name, everyone, tmp_path, tally):
     """At any time: while the processes start, in the middle of steps, while they end."""
     number, rng = signal.Signals[name], random.Random(f"{name} {everyone}")
-    whole(tmp_path / "whole")
+    whole(tmp_path / "whole", LONG)
     for i in range(TRIALS):
         out = tmp_path / f"cut{i}"
-        process = start(out)
+        process = start(out, LONG)
         while process.poll() is None and len(members(process.pid)) < 2:
             time.sleep(0.01)  # until the first process of its own: imports are another test's
         time.sleep(rng.uniform(0.0, 10.0))
@@ -114,6 +114,6 @@ def test_signals_with_processes(name, everyone, tmp_path, tally):
             assert code in (0, -signal.SIGKILL), said
             tally["finished before" if code == 0 else "killed"] += 1
         assert_sound(out)
-        whole(out, "--resume")
+        whole(out, LONG, "--resume")
         assert_same(out, tmp_path / "whole")
         tally["resumed to the same bytes"] += 1
