@@ -85,28 +85,26 @@ def whole(argv, nursery):
 
 
 def kill_once(argv, out, moments, rng: random.Random, tally, nursery):
-    """Break a run off: at a moment of its own, or at a time of somebody else's, by whichever signal."""
+    """Break a run off: at a moment of its own, or at a time of somebody else's, by whichever signal. False where it had
+    ended before."""
     how = rng.choice(["moment", "moment", "SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"])
-    tally[f"killed by {how}"] += 1
-    if how == "moment":
-        nursery.start(argv, rng.randint(1, moments))
-        code, said = nursery.finish()
-        assert code in (-signal.SIGKILL, 0), said
-        return
-    nursery.start(argv)
-    while not nursery.ended(0.02) and not any(Path(out).rglob(".lock")):
-        pass  # until the run is under way: before, a signal ends the process as it always does
-    time.sleep(rng.uniform(0.0, 3.0))
-    number = getattr(signal, how)
-    nursery.send(number)
+    number = signal.SIGKILL if how == "moment" else signal.Signals[how]
+    nursery.start(argv, rng.randint(1, moments) if how == "moment" else 0)
+    if how != "moment":
+        while not nursery.ended(0.02) and not any(Path(out).rglob(".lock")):
+            pass  # until the run is under way: imports are another test's
+        time.sleep(rng.uniform(0.0, 3.0))
+        nursery.send(number)
     code, said = nursery.finish()
     assert code in (0, -number, 128 + number), (code, said)
+    tally[f"killed by {how}" if code else f"ended before {how}"] += 1
     if code > 0:
         # In set-up nothing has changed, and in the end all is done: there is nothing to say about it.
         outside = "moments 0\n" in said or all(RunFolder(path).is_finished for path in folders(out))
         tally["said so outside of training" if outside else "said where it is saved, or that nothing is"] += 1
         note = "; (saved in .* go on with: e3rl train .*|nothing to save yet, .*)"
         assert re.search(rf"^e3rl: ended by {how}({note}){'?' if outside else ''}$", said, re.M), said
+    return code != 0
 
 
 def folders(out):
