@@ -111,9 +111,10 @@ def _held_back() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # which would let them in again, when it is started
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
     try:
+        resource_tracker.ensure_running()  # a process too; starting it lets some of them in again
+        signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
