@@ -1,5 +1,10 @@
 """e3rl: reinforcement learning agents that explore on purpose, then exploit."""
 
+# ruff: noqa: E402 - what follows takes a second, in which somebody may press Ctrl-C
+from e3rl.signals import quiet_start
+
+quiet_start()
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

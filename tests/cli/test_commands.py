@@ -21,7 +21,7 @@ from e3rl.experiments import dreem_certify, dreem_results
 from e3rl.experiments.catalogue import EXPERIMENTS, results_folder
 from e3rl.experiments.durations import durations, measured
 from e3rl.reports import dreem_figures, figure1
-from e3rl.runs.signals import Stopped
+from e3rl.signals import Stopped
 from e3rl.types import UserError
 
 

@@ -1,8 +1,10 @@
 """Runs that are broken off and resumed, and what has to be the same afterwards."""
 
+import json
 import os
 import random
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -29,58 +31,80 @@ def environment(**more):
         "JAX_PLATFORMS": "cpu",
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir),
         "JAX_DISABLE_MOST_OPTIMIZATIONS": str(jax.config.read("jax_disable_most_optimizations")),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "E3RL_CHECKPOINT_SECONDS": "0",
         **more,
     }
 
 
-def start(argv, moment=0):
-    command = [sys.executable, str(VICTIM), str(moment), *argv]
-    return subprocess.Popen(
-        command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+class Nursery:
+    """Runs in processes of their own, one at a time, by `victim.py`."""
+
+    def __init__(self, folder):
+        self._said = folder / "said"
+        self._process = subprocess.Popen(
+            [sys.executable, str(VICTIM)], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )  # fmt: skip
+        self._pid, self._code = 0, None
+
+    def start(self, argv, moment=0):
+        asked = {"argv": argv, "moment": moment, "said": str(self._said)}
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        self._pid, self._code = int(self._process.stdout.readline()), None
+
+    def ended(self, within=0.0):
+        """Whether the run has ended, or does so within some seconds."""
+        if self._code is None and select.select([self._process.stdout], [], [], within)[0]:
+            self._code = int(self._process.stdout.readline())
+        return self._code is not None
+
+    def send(self, number):
+        if not self.ended():
+            os.kill(self._pid, number)
+
+    def finish(self):
+        """Exit code and what was said on stderr."""
+        if not self.ended(LIMIT):
+            self.send(signal.SIGKILL)
+            raise TimeoutError(self._said.read_text())
+        said = self._said.read_text()
+        assert "Traceback" not in said, said
+        return self._code, said
+
+    def close(self):
+        self._process.communicate()
 
 
-def finish(process):
-    """Exit code and what was said on stderr."""
-    try:
-        _, said = process.communicate(timeout=LIMIT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        raise
-    assert "Traceback" not in said, said
-    return process.returncode, said
-
-
-def whole(argv):
+def whole(argv, nursery):
     """Train to the end; how many moments there were."""
-    code, said = finish(start(argv))
+    nursery.start(argv)
+    code, said = nursery.finish()
     assert code == 0, said
     return int(re.search(r"moments (\d+)", said)[1])
 
 
-def kill_once(argv, out, moments, rng: random.Random, tally):
-    """Break a run off: at a moment of its own, or at a time of somebody else's, by whichever signal."""
+def kill_once(argv, out, moments, rng: random.Random, tally, nursery):
+    """Break a run off: at a moment of its own, or at a time of somebody else's, by whichever signal. False where it had
+    ended before."""
     how = rng.choice(["moment", "moment", "SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"])
-    tally[f"killed by {how}"] += 1
-    if how == "moment":
-        code, said = finish(start(argv, rng.randint(1, moments)))
-        assert code in (-signal.SIGKILL, 0), said
-        return
-    process = start(argv)
-    while process.poll() is None and not any(Path(out).rglob(".lock")):
-        time.sleep(0.02)  # until the run is under way: before, a signal ends the process as it always does
-    time.sleep(rng.uniform(0.0, 3.0))
-    number = getattr(signal, how)
-    process.send_signal(number)
-    code, said = finish(process)
+    number = signal.SIGKILL if how == "moment" else signal.Signals[how]
+    nursery.start(argv, rng.randint(1, moments) if how == "moment" else 0)
+    if how != "moment":
+        while not nursery.ended(0.02) and not any(Path(out).rglob(".lock")):
+            pass  # until the run is under way: imports are another test's
+        time.sleep(rng.uniform(0.0, 3.0))
+        nursery.send(number)
+    code, said = nursery.finish()
     assert code in (0, -number, 128 + number), (code, said)
+    tally[f"killed by {how}" if code else f"ended before {how}"] += 1
     if code > 0:
-        tally["said where it is saved, or that nothing is"] += 1
-        assert re.search(
-            r"^e3rl: ended by \w+; (saved in .* go on with: e3rl train|nothing to save yet)", said, re.M
-        ), said
+        # In set-up nothing has changed, and in the end all is done: there is nothing to say about it.
+        outside = "moments 0\n" in said or all(RunFolder(path).is_finished for path in folders(out))
+        tally["said so outside of training" if outside else "said where it is saved, or that nothing is"] += 1
+        note = "; (saved in .* go on with: e3rl train .*|nothing to save yet, .*)"
+        assert re.search(rf"^e3rl: ended by {how}({note}){'?' if outside else ''}$", said, re.M), said
+    return code != 0
 
 
 def folders(out):

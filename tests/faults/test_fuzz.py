@@ -3,6 +3,7 @@
 The quick part tries some; `make faults` sets E3RL_FAULTS_EXAMPLES and tries 10⁵ in all.
 """
 
+import argparse
 import contextlib
 import io
 import json
@@ -10,12 +11,15 @@ import os
 import pickle
 import random
 import sys
+import threading
+import time
 
 import gymnasium
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jaxtyping import TypeCheckError
 from scripted import Echo, EchoConfig, EchoProgram
 from tiny import LOCK, OPTIONS
 from tiny_baselines import IdleConfig
@@ -61,6 +65,40 @@ WORDS = st.sampled_from(
      "--", "-1", "0", "3", "1e400", "1e-320", "nan", "inf", "hidden=8", "=", "a=", "=b", "a.b.c=1", "../..",
      "/dev/null", "/proc/self/mem", "\x00", "é" * 300, "e3rl/Maze-v0", "os:system", "ppo", "auto", "10" * 200]
 )  # fmt: skip
+NUMBERS = st.sampled_from(
+    ["1", "2", "10", "0.1", "1e-3", "1", "0", "-1", "1e400", "1e-320", "nan", "9" * 400]
+)
+ANY_WORD = WORDS | st.text(max_size=12)
+
+
+def flags_of_commands():
+    """The options of every command."""
+    [commands] = [
+        action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction)
+    ]
+    return {
+        name: [flag for action in sub._actions for flag in action.option_strings if "help" not in flag]
+        for name, sub in commands.choices.items()
+    }
+
+
+FLAGS = flags_of_commands()
+
+
+@st.composite
+def command_lines(draw):
+    """Words in any order, or a command with options that it has."""
+    if draw(st.booleans()):
+        return draw(st.lists(ANY_WORD, max_size=9))
+    command = draw(st.sampled_from(sorted(FLAGS)))
+    if command == "theory":
+        needed = ("--horizon", "--actions", "--rank", "--models", "--policies", "--epsilon", "--delta")
+        argv = [f"{flag}={draw(NUMBERS)}" for flag in needed]
+    else:
+        argv = draw(st.lists(st.sampled_from(["lock", "maze", "CartPole-v1", "runs"]) | ANY_WORD, max_size=1))
+    for flag in draw(st.lists(st.sampled_from(FLAGS[command]), max_size=4)):
+        argv += [flag, *draw(st.lists(NUMBERS | ANY_WORD, max_size=2))]
+    return [command, *argv]
 
 
 @pytest.fixture
@@ -76,7 +114,7 @@ def idle(monkeypatch, tmp_path):
 
 
 @fuzz(quick=80)
-@given(argv=st.lists(WORDS | st.text(max_size=12), max_size=9))
+@given(argv=command_lines())
 def test_command_lines(argv, idle, tally):
     out, err = io.StringIO(), io.StringIO()
     out.fileno = lambda: os.open(os.devnull, os.O_WRONLY)
@@ -91,11 +129,14 @@ def test_command_lines(argv, idle, tally):
 
 # Settings.
 
-PATHS = sorted(
-    {path for agent in AGENTS.values() for preset in agent.presets.values() for path in settings_of(preset)}
-)
+PATHS = {
+    algo: sorted({path for preset in agent.presets.values() for path in settings_of(preset)})
+    for algo, agent in AGENTS.items()
+}
+EVERY_PATH = sorted({path for paths in PATHS.values() for path in paths})
 ODD = ["0", "-1", "1e9", "1e400", "nan", "inf", "true", "graph", "", "a.b", "3.5", "10" * 100]
-VALUES = st.sampled_from(ODD) | st.text(max_size=8)
+COMMON = ["1", "2", "8", "64", "0.5", "1e-3", "false", "value", "uniform", "mcts"]
+VALUES = st.sampled_from(ODD) | st.sampled_from(COMMON) | st.text(max_size=8)
 
 
 @pytest.fixture(scope="module")
@@ -103,17 +144,35 @@ def opened():
     return open_environment(LOCK, OPTIONS)
 
 
+@pytest.fixture(scope="module")
+def suited(opened):
+    return {algo: agent.suited(opened) for algo, agent in AGENTS.items()}
+
+
+@st.composite
+def changed_settings(draw):
+    """An algorithm and changes, mostly of settings that it has."""
+    algo = draw(st.sampled_from(list(AGENTS)))
+    own = st.sampled_from(PATHS[algo])
+    names = draw(st.sampled_from([own, own, own, st.sampled_from(EVERY_PATH), st.text(max_size=8)]))
+    return algo, draw(st.dictionaries(names, VALUES, max_size=4))
+
+
 @fuzz(quick=80)
-@given(
-    algo=st.sampled_from(list(AGENTS)),
-    changes=st.dictionaries(st.sampled_from(PATHS) | st.text(max_size=8), VALUES, max_size=4),
-)
-def test_settings(algo, changes, opened, tally):
-    agent = AGENTS[algo]
+@given(drawn=changed_settings())
+def test_settings(drawn, opened, suited, tally):
+    algo, changes = drawn
+    agent, base = AGENTS[algo], suited[algo]
 
     def chosen():
-        base = agent.suited(opened)
-        return agent.configured(opened, base, current_names(base, changes, agent.renamed)[0])
+        try:
+            return agent.configured(opened, base, current_names(base, changes, agent.renamed)[0])
+        except (
+            TypeCheckError
+        ) as error:  # tests check annotations, and that comes before settings check themselves
+            if "Expected type: typing.Literal" not in str(error):
+                raise
+            raise UserError("not one of its words") from error
 
     tally["refused" if soundly(chosen) is None else "taken"] += 1
 
@@ -184,9 +243,14 @@ def test_checkpoints(data, finished, tmp_path, tally):
     tally["noticed" if found is None else "without effect"] += 1
 
 
+@pytest.fixture(scope="module")
+def described():
+    return Echo.describe(LOCK, OPTIONS, 3, EchoConfig())
+
+
 @fuzz(quick=50)
 @given(data=st.data(), name=st.sampled_from(["config.json", "metrics.csv", "summary.json"]))
-def test_text_files(data, name, finished, tmp_path, tally):
+def test_text_files(data, name, finished, described, tmp_path, tally):
     written(finished, tmp_path)
     (tmp_path / name).write_bytes(damaged((tmp_path / name).read_bytes(), data.draw))
     run = RunFolder(tmp_path)
@@ -196,7 +260,7 @@ def test_text_files(data, name, finished, tmp_path, tally):
         soundly(lambda: Echo.load(tmp_path)),
     ]
     soundly(lambda: load(tmp_path))
-    soundly(lambda: run.check(Echo.describe(LOCK, OPTIONS, 3, EchoConfig()), resume=True))
+    soundly(lambda: run.check(described, resume=True))
     tally["noticed" if None in results else "without effect"] += 1
 
 
@@ -218,7 +282,7 @@ def test_edited_configurations(key, value, finished, tmp_path, tally):
 # Environments.
 
 TROUBLES = ("raise", "exit", "nan", "inf", "shape", "dtype", "words", "nothing", "two", "reward", "flag", "never ends",
-            "ends at once", "other space", "reseed", "none")  # fmt: skip
+            "ends at once", "other space", "reseed", "none", "threads")  # fmt: skip
 
 
 class Unruly(gymnasium.Env):
@@ -262,6 +326,8 @@ class Unruly(gymnasium.Env):
             case "reseed":
                 random.seed(0)
                 np.random.seed(0)  # noqa: NPY002 - that is what they do
+            case "threads":
+                threading.Thread(target=time.sleep, args=(0.01,)).start()
             case "nothing":
                 return None
             case "two":

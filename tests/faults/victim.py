@@ -1,19 +1,24 @@
-"""The `e3rl` command that kills itself: `python victim.py MOMENT ARGUMENT...`.
+"""Runs of the `e3rl` command that kill themselves, in processes forked from this one, which has imported everything.
 
-Moments are counted over everything that a run does to its files or says: the MOMENT-th is its last. With 0 it lives and
-prints how many there were.
+Reads {"argv": ..., "moment": ..., "said": FILE} as lines of JSON; answers with the process's id and, when it has ended,
+with its exit code. Moments are counted over everything that a run does to its files or says: the MOMENT-th is its last.
+With 0 it lives and says how many there were. What it says goes to FILE.
 """
 
+import json
 import os
 import signal
 import sys
 from pathlib import Path
 
+import e3rl.experiments.agents
+import e3rl.reports.learning
+import e3rl.runs.train  # noqa: F401 - nothing is left to import
 from e3rl import cli
 from e3rl.runs import checkpoint, folder, record
 
 moments = 0
-last = int(sys.argv[1])
+last = 0
 
 
 def moment():
@@ -33,6 +38,15 @@ def counted(function):
     return wrapped
 
 
+def live(argv, said):
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.dup2(0, 1)
+    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    code = cli.main(argv)
+    print(f"moments {moments}", file=sys.stderr)
+    cli.leave(code)
+
+
 os.fsync = counted(os.fsync)
 Path.replace = counted(Path.replace)
 for module, name in (
@@ -40,6 +54,11 @@ for module, name in (
     (record.Record, "say"), (record.Record, "hold"), (record.Record, "finish"),
 ):  # fmt: skip
     setattr(module, name, counted(getattr(module, name)))
-code = cli.main(sys.argv[2:])
-print(f"moments {moments}", file=sys.stderr)
-cli.leave(code)
+for line in sys.stdin:
+    asked = json.loads(line)
+    pid = os.fork()
+    if not pid:
+        last = asked["moment"]
+        live(asked["argv"], asked["said"])
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)

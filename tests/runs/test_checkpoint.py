@@ -183,6 +183,14 @@ def test_what_is_said_about_the_arrays_is_part_of_the_checksum(saved):
         load_arrays(saved)
 
 
+def test_a_checksum_that_is_missing_is_noticed(saved):
+    whole = saved.read_bytes()
+    assert whole.count(b"checksum\\") == 1
+    saved.write_bytes(whole.replace(b"checksum\\", b"bhecksum\\"))
+    with pytest.raises(UserError, match="the checksum says"):
+        load_arrays(saved)
+
+
 def test_a_file_from_before_there_were_checksums_is_read(tmp_path):
     path = tmp_path / "old.safetensors"
     save_file({"['w']": np.arange(3)}, path, {"e3rl checkpoint 2": '{"epoch": 7}'})

@@ -17,7 +17,7 @@ from e3rl.baselines.observer import Observer, horizon_of
 from e3rl.envs.playing.copy import REST, Answer
 from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.runs.lanes import as_lane, lane_of
-from e3rl.runs.signals import disturbed
+from e3rl.signals import disturbed
 from e3rl.types import Key, Keys, UserError, key_for
 
 STEPS_PER_CALL = 1_000

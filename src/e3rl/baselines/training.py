@@ -17,7 +17,7 @@ from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.envs.spec import Spec
 from e3rl.runs.agent import AbstractProgram
 from e3rl.runs.record import Record
-from e3rl.runs.signals import undisturbed
+from e3rl.signals import undisturbed
 from e3rl.types import Key, Keys
 
 CALL_SECONDS = 2.0

@@ -31,10 +31,9 @@ from e3rl.cli.errors import (
 from e3rl.cli.results import report, reproduce
 from e3rl.cli.settings import settings
 from e3rl.cli.training import evaluate, train
+from e3rl.signals import INTERRUPTED, heeding
 
 USAGE_ERROR = 2
-INTERRUPTED = 128
-"""And the signal's number: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -210,9 +209,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     args = None
     try:
-        args = parser().parse_args(given)
-        with patient_warnings(at_once=wants_debug(args)), named_stdout():
-            code: int = args.run(args)
+        with heeding():
+            args = parser().parse_args(given)
+            with patient_warnings(at_once=wants_debug(args)), named_stdout():
+                code: int = args.run(args)
         return code
     except SystemExit as exit_:  # argparse's way out: --help and usage errors
         return int(exit_.code or 0)

@@ -16,8 +16,8 @@ from e3rl.runs.folder import RunFolder, checkpoint_together, complete_checkpoint
 from e3rl.runs.lanes import by_lane, side_by_side
 from e3rl.runs.logs import AbstractLog
 from e3rl.runs.progress import LEARNING, Callback, Progress, Watcher, nobody
-from e3rl.runs.signals import heeding, undisturbed
 from e3rl.runs.statistics import mean_interval
+from e3rl.signals import heeding, undisturbed
 from e3rl.types import UserError
 
 CHECKPOINT_SECONDS = 30.0

@@ -1,8 +1,12 @@
 """Copies of environments that play together: what is recorded, what is stepped, and what survives a failure."""
 
 import functools
+import multiprocessing
 import os
+import signal
 import sys
+import threading
+import time
 
 import cloudpickle
 import gymnasium
@@ -13,8 +17,9 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from e3rl.envs.adapter import GymnasiumEnvironment, make
-from e3rl.envs.playing import REST, EpisodeBroken, PythonCopies
+from e3rl.envs.playing import REST, EpisodeBroken, PythonCopies, processes
 from e3rl.envs.spec import DEFAULT_TIME_LIMIT
+from e3rl.signals import heeding
 from e3rl.types import UserError
 
 KEY = jax.random.key(0)
@@ -380,4 +385,32 @@ def test_an_id_that_other_processes_do_not_know(monkeypatch, capfd):
     ) as caught:
         PythonCopies(first, 2, known_here, asynchronous=True)
     assert "\n" not in str(caught.value)
-    assert "unknown environment 'here/Walk-v0'" in capfd.readouterr().err  # the process's own last words
+    last_words = capfd.readouterr().err.splitlines()
+    assert len(last_words) == 2
+    for i, line in enumerate(sorted(last_words)):
+        assert line.startswith(
+            f"e3rl: copy {i + 1} could not be made: UserError: unknown environment 'here/Walk-v0'"
+        )
+
+
+def stubborn_walk():
+    return GymnasiumEnvironment(Walk(spaces.MultiBinary(8), length=3, failures={(1, 1): wait_for_long}))
+
+
+def wait_for_long():
+    time.sleep(100.0)
+
+
+def test_a_question_that_is_broken_off(monkeypatch):
+    """As by Ctrl-C: closing waits neither for an answer that was read already nor for one that does not come."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    monkeypatch.setattr(processes, "PATIENCE", 0.2)
+    env = PythonCopies(stubborn_walk(), 2, stubborn_walk, asynchronous=True)
+    env.reset([1, 2])
+    processes_of_copies = multiprocessing.active_children()
+    with pytest.raises(KeyboardInterrupt), heeding():  # noqa: PT012
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        env.step(np.array([REST, 0]))
+    env.close()
+    assert len(processes_of_copies) == 2
+    assert not any(process.is_alive() for process in processes_of_copies)

@@ -1,17 +1,27 @@
 """Copies of a Python environment in processes of their own, through `gymnasium.vector`."""
 
+import signal
+import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from typing import Any
 
 import numpy as np
 from gymnasium.error import ClosedEnvironmentError
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+from gymnasium.vector.async_vector_env import _async_worker
 from jaxtyping import Int
 
 from e3rl.envs.adapter import GymnasiumEnvironment
+from e3rl.envs.blame import RAISED, told
 from e3rl.envs.playing.copy import REPORT, REST, Answer, Copy, Failure, gather
+from e3rl.signals import HEEDED, undisturbed
 from e3rl.types import UserError
+
+PATIENCE = 10.0
+"""Seconds that a process may take to close its environment, after which it is killed."""
 
 
 class _Maker:
@@ -28,16 +38,95 @@ class _Maker:
         return {"_make": self._make, "_here": None}
 
 
+class _Line:
+    """A process's end of its pipe. When nobody is at the other end any more, the process ends, without a word."""
+
+    def __init__(self, pipe: Any):
+        self._pipe = pipe
+
+    def recv(self) -> Any:
+        try:
+            return self._pipe.recv()
+        except (EOFError, ConnectionError):
+            sys.exit()
+
+    def send(self, answer: Any) -> None:
+        try:
+            self._pipe.send(answer)
+        except ConnectionError:
+            sys.exit()
+
+
+def _work(index: int, make: Callable[..., Any], pipe: Any, *more: Any) -> None:
+    """What a process does. Signals come to all processes of a terminal or a job, and the one that trains heeds them:
+    it still needs this one's answer."""
+    for number in HEEDED:
+        signal.signal(number, lambda *_: None)  # unlike SIG_IGN, not passed on to what the environment starts
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+    try:
+        copy = make()
+    except RAISED as error:
+        sys.exit(f"e3rl: copy {index + 1} could not be made: {told(error)}")
+    worker: Any = _async_worker
+    worker(index, lambda: copy, _Line(pipe), *more)
+
+
+class _Vector(AsyncVectorEnv):
+    """Whose processes live as long as this one wants."""
+
+    def __init__(self, makers: Sequence[_Maker]):
+        with ExitStack() as self._starting:
+            self._starting.enter_context(undisturbed())
+            self._starting.enter_context(_held_back())
+            # Spawned, because a fork of a process in which JAX has started threads can hang.
+            super().__init__(makers, context="spawn", autoreset_mode=AutoresetMode.DISABLED, worker=_work)
+
+    def _check_spaces(self) -> None:
+        """The processes are there now: waiting for their answers may be interrupted."""
+        try:
+            self._starting.close()
+            super()._check_spaces()
+        except BaseException:
+            self.close()
+            raise
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """Whatever was asked last, and answered or not: gymnasium's own would wait for answers it has read already."""
+        for pipe in self.parent_pipes:
+            if pipe is not None:
+                pipe.close()
+        for process in self.processes:
+            process.join(PATIENCE)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        # Its semaphores are given back with it, also where the interpreter is left at once.
+        del self.error_queue
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Processes that are started inside are not reached by signals that end a run."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
+    try:
+        resource_tracker.ensure_running()  # a process too; starting it lets some of them in again
+        signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Processes:
     """`make` is called in each of `count` processes; `here` is like what it makes, and only shows the spaces."""
 
     def __init__(self, here: GymnasiumEnvironment, make: Callable[[], GymnasiumEnvironment], count: int):
         self._obs = np.zeros((count, *here.encoding.shape), np.float32)
-        # Spawned, because a fork of a process in which JAX has started threads can hang.
         try:
-            self._vector = AsyncVectorEnv(
-                [_Maker(make, here)] * count, context="spawn", autoreset_mode=AutoresetMode.DISABLED
-            )
+            self._vector = _Vector([_Maker(make, here)] * count)
         except (EOFError, ConnectionError) as error:
             raise UserError(
                 f"{here.name}: a process could not make its copy: register the id in a module that is "
@@ -56,20 +145,12 @@ class Processes:
         try:
             self._obs, *rewards, info = question(*args, **kwargs)
         except (EOFError, ConnectionError, ClosedEnvironmentError):
-            self._end()
+            self.close()
             nothing = np.zeros(len(self._obs), bool)
             failure = Failure("the process of a copy ended", traceback.format_exc())
             failures = dict.fromkeys(asked, failure)
             return Answer(self._obs.copy(), nothing.astype(np.float32), nothing, nothing.copy(), failures)
         return gather(self._obs, rewards[0] if rewards else np.zeros(len(self._obs)), list(info[REPORT]))
 
-    def _end(self) -> None:
-        for process in self._vector.processes:
-            process.terminate()
-        self._vector.closed = True
-
     def close(self) -> None:
-        try:
-            self._vector.close()
-        except (EOFError, ConnectionError):
-            self._end()
+        self._vector.close()

@@ -1,8 +1,14 @@
 """Signals that end a run: Ctrl-C, a scheduler's SIGTERM, a lost terminal's SIGHUP. Each is an exception at a moment at
-which the run can still be saved."""
+which the run can still be saved.
+
+This file needs nothing but the standard library: it is there before the imports that take a second.
+"""
 
 import contextlib
+import gc
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -11,8 +17,10 @@ from typing import Any
 HEEDED = [
     number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
 ]
-UNHANDLED = (signal.SIG_DFL, signal.default_int_handler)
-"""What stands where nobody has said what a signal is to do: only that is replaced."""
+INTERRUPTED = 128
+"""The exit code of a process that a signal has ended, less the signal's number."""
+SOON = 0.01
+"""Seconds until a signal that came at a bad moment comes again."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -32,7 +40,40 @@ class _State:
     """The signal that came meanwhile."""
 
 
+def quiet_start() -> None:
+    """Where the `e3rl` command is starting, Ctrl-C is one line from now on, instead of a traceback out of some import,
+    until `heeding` takes over. Importing the library into another program changes nothing."""
+    script, module = sys.orig_argv[1:2], sys.orig_argv[1:3]
+    named = [os.path.splitext(os.path.basename(name))[0] for name in script]
+    if (named == ["e3rl"] or module == ["-m", "e3rl.cli"]) and signal.getsignal(signal.SIGINT) in UNHANDLED:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """There is nothing to save yet; and imports may take an exception for a package that is not there."""
+    with contextlib.suppress(OSError):
+        os.write(2, b"e3rl: interrupted\n")
+    os._exit(INTERRUPTED + number)
+
+
+UNHANDLED = (signal.SIG_DFL, signal.default_int_handler, _leave)
+"""What stands where nobody has said what a signal is to do: only that is replaced."""
+
+
+def _is_lost(frame: FrameType | None) -> bool:
+    """Whether an exception would go no further than somewhere in these frames: Python prints and forgets it."""
+    lost = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    while frame is not None:
+        if frame.f_code in lost or frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _heed(number: int, frame: FrameType | None) -> None:
+    if _is_lost(frame):
+        threading.Timer(SOON, os.kill, (os.getpid(), number)).start()
+        return
     again, _State.waiting = _State.waiting is not None, number
     if again or not _State.quiet:  # somebody who asks twice means at once
         _State.waiting = None

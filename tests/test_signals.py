@@ -1,12 +1,18 @@
 """Signals that end a run: heeded at once, or at the first moment at which something can be saved."""
 
+import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
-from e3rl.runs.signals import HEEDED, Stopped, disturbed, heeding, undisturbed
+import e3rl
+from e3rl.signals import HEEDED, Stopped, disturbed, heeding, undisturbed
 
 
 def send(number=signal.SIGTERM):
@@ -75,3 +81,59 @@ def test_another_thread_hears_nothing_and_minds_nothing():
     thread.start()
     thread.join()
     assert seen == [signal.SIG_DFL]
+
+
+class Collected:
+    """Sends a signal when Python takes it away, where an exception would be printed and forgotten."""
+
+    def __del__(self):
+        send()
+
+
+def collect():
+    """As JAX does something with every garbage collection."""
+
+    def callback(phase, info):
+        send()
+        gc.callbacks.remove(callback)
+
+    gc.callbacks.append(callback)
+    gc.collect()
+
+
+@pytest.mark.parametrize("how", [Collected, collect], ids=["__del__", "collector"])
+def test_it_is_not_lost_where_exceptions_are(how):
+    with pytest.raises(Stopped), heeding():  # noqa: PT012
+        how()
+        time.sleep(5.0)
+        pytest.fail("not heeded")
+
+
+CALLED = {
+    "script": ["bin/e3rl"],
+    "module": ["-m", "e3rl.cli"],
+    "another program": ["bin/other"],
+}
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_ctrl_c_while_imports_run(name, tmp_path):
+    """One line from our command; a program that imports the library is interrupted as always."""
+    (tmp_path / "bin").mkdir()
+    for script in ("e3rl", "other"):
+        (tmp_path / "bin" / script).write_text("from e3rl.cli import run\nrun()\n")
+    (tmp_path / "gymnasium.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)"
+    )
+    source = str(Path(e3rl.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, *CALLED[name], "envs"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), source])},
+        capture_output=True,
+        text=True,
+    )
+    if name == "another program":
+        assert done.stderr.endswith("KeyboardInterrupt\n")
+    else:
+        assert (done.returncode, done.stderr, done.stdout) == (130, "e3rl: interrupted\n", "")

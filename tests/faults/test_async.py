@@ -1,0 +1,119 @@
+"""Runs with a process for each copy of the environment: whoever is told to end, the run is saved, in one line."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from faults import waiting
+from faults.runs import LIMIT, assert_same, assert_sound, environment
+
+from e3rl import cli
+from e3rl.runs.folder import RunFolder
+
+COMMAND = [sys.executable, "-c", "import faults.waiting; from e3rl.cli import run; run()"]
+RUN = ["train", "faults.waiting:Waiting-v0", "--algo", waiting.Player.algo, "--seed", "203", "--out"]
+SHORT, LONG = (["--set", f"episodes={episodes}"] for episodes in (8, 40))
+TRIALS = int(os.environ.get("E3RL_FAULTS_TRIALS", "5"))
+SAVED = r"e3rl: ended by {}; saved in .* after \d+ episodes; go on with: e3rl train .* --async --resume\n"
+EARLY = r"e3rl: ended by {}(; nothing to save yet, the first epoch was under way)?\n"
+
+
+def start(out, length):
+    """In a group of its own, as from a terminal."""
+    return subprocess.Popen(
+        [*COMMAND, *RUN, str(out), *length, "--async"],
+        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def finish(process):
+    """Exit code and what was said on stderr."""
+    try:
+        _, said = process.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    assert "Traceback" not in said, said
+    return process.returncode, said
+
+
+def members(group):
+    """The processes of a group that have not ended."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, of_group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+        except OSError:  # gone meanwhile
+            continue
+        if int(of_group) == group and state != "Z":
+            found.append(folder.name)
+    return found
+
+
+def assert_all_gone(group):
+    limit = time.monotonic() + 30.0
+    while members(group) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not members(group)
+
+
+def wait_for_a_checkpoint(process, out):
+    while process.poll() is None and not RunFolder(out).state.exists():
+        time.sleep(0.02)
+
+
+def whole(out, length, *more):
+    assert cli.main([*RUN, str(out), *length, *more]) == 0
+
+
+def test_a_signal_to_all_processes(tmp_path):
+    """Ctrl-C in a terminal reaches those of the copies too, which have nothing to say."""
+    process = start(tmp_path / "cut", SHORT)
+    wait_for_a_checkpoint(process, tmp_path / "cut")
+    os.killpg(process.pid, signal.SIGINT)
+    code, said = finish(process)
+    assert code == 130, said
+    last = said.splitlines(keepends=True)[-1]
+    assert re.fullmatch(SAVED.format("SIGINT"), last), said
+    assert said.count("e3rl:") == 1
+    assert_all_gone(process.pid)
+    assert_sound(tmp_path / "cut")
+    whole(tmp_path / "cut", SHORT, "--resume")  # in this process, where the same is played
+    whole(tmp_path / "whole", SHORT)
+    assert_same(tmp_path / "cut", tmp_path / "whole")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("everyone", [True, False], ids=["group", "parent"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
+def test_signals_with_processes(name, everyone, tmp_path, tally):
+    """At any time: while the processes start, in the middle of steps, while they end."""
+    number, rng = signal.Signals[name], random.Random(f"{name} {everyone}")
+    whole(tmp_path / "whole", LONG)
+    for i in range(TRIALS):
+        out = tmp_path / f"cut{i}"
+        process = start(out, LONG)
+        while process.poll() is None and len(members(process.pid)) < 2:
+            time.sleep(0.01)  # until the first process of its own: imports are another test's
+        time.sleep(rng.uniform(0.0, 10.0))
+        (os.killpg if everyone else os.kill)(process.pid, number)
+        code, said = finish(process)
+        assert_all_gone(process.pid)
+        if code > 0:
+            assert code == 128 + number
+            last = said.splitlines(keepends=True)[-1]
+            assert re.fullmatch(f"{SAVED}|{EARLY}".format(name, name), last), said
+            tally["said where it is saved" if "saved in" in last else "said that nothing is to save"] += 1
+        else:
+            assert code in (0, -signal.SIGKILL), said
+            tally["finished before" if code == 0 else "killed"] += 1
+        assert_sound(out)
+        whole(out, LONG, "--resume")
+        assert_same(out, tmp_path / "whole")
+        tally["resumed to the same bytes"] += 1
