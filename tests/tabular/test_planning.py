@@ -146,3 +146,24 @@ def test_where_nothing_may_be_done_every_step_costs_the_floor():
     assert planned.policy[0, 0] == 1
     always = jnp.ones((ROWS, 64), jnp.int16)
     np.testing.assert_allclose(policy_value(model, always, *scalars(3, -2.0))[:2], [-3.0, -6.0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sweeps_end_where_nothing_changes_any_more(seed):
+    """A table that loses a third at every step has forgotten its end long before 200 of them."""
+    states, steps = 5, 200
+    table = drawn(seed, states)
+    table[2][:, 0] = 1.0  # something can be done everywhere
+    model = model_of(table, states)
+    found = backward_induction(model, *scalars(steps, 0.0, -1.5), KEEP)
+    value, every = plain_induction(table, steps, 0.0, -1.5)
+    np.testing.assert_allclose(found.value[:states], value, rtol=1e-5, atol=1e-5)
+    best = np.argmax(every[:KEEP], axis=-1)
+    np.testing.assert_array_equal(found.policy[:, :states], best)
+    changing = np.random.default_rng(seed).integers(ACTIONS, size=(KEEP, model.gain.shape[0]))
+    changing[:ROWS] = changing[0]
+    for policy in (changing, np.broadcast_to(changing[0], changing.shape), changing[ROWS:]):
+        worth = policy_value(model, jnp.asarray(policy, jnp.int16), *scalars(steps, -1.5))
+        np.testing.assert_allclose(
+            worth[:states], plain_policy_value(table, policy, steps, -1.5), rtol=1e-5, atol=1e-4
+        )

@@ -1,6 +1,7 @@
 """Exact planning on a table: backward induction over the outcomes seen, compiled once for each size of table.
 
 Arrays are padded to powers of two, so that a growing table is compiled for a few sizes and not for every one.
+Sweeps end early once they change nothing any more, as where episodes are short and their limit is long.
 """
 
 from functools import partial
@@ -9,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Int16
+from jaxtyping import Array, Bool, Float, Int, Int16
 
 from e3rl.tabular.posterior import Table
 
@@ -72,21 +73,34 @@ def backward_induction(
     """
     rows = model.gain.shape[0]
 
-    def sweep(i: Int[Array, ""], carry: tuple) -> tuple:
-        value, policy = carry
+    def sweep(carry: tuple) -> tuple:
+        i, value, policy, _, _ = carry
         left = i.astype(jnp.float32)
         following = jnp.append(value, 0.0)[model.successor]
         q = model.gain + jnp.sum(model.chance * following, axis=-1) + model.leap * (worth * left)
         best = jnp.max(q, axis=-1)
-        value = jnp.where(jnp.isfinite(best), best, floor * (left + 1.0))
+        new = jnp.where(jnp.isfinite(best), best, floor * (left + 1.0))
         place = steps - 1 - i
         chosen = jnp.argmax(q, axis=-1).astype(jnp.int16)
         # A place past the end is dropped.
-        return value, policy.at[jnp.where(place < keep, place, keep)].set(chosen, mode="drop")
+        policy = policy.at[jnp.where(place < keep, place, keep)].set(chosen, mode="drop")
+        return i + 1, new, policy, chosen, jnp.any(new != value) | (worth != 0.0)
 
-    start = (jnp.zeros(rows), jnp.zeros((keep, rows), jnp.int16))
-    value, policy = jax.lax.fori_loop(0, steps, sweep, start)
-    return Planned(policy, value)
+    def goes_on(carry: tuple) -> Bool[Array, ""]:
+        return (carry[0] < steps) & carry[-1]
+
+    chosen = jnp.zeros(rows, jnp.int16)
+    start = (
+        jnp.array(0, jnp.int32),
+        jnp.zeros(rows),
+        jnp.zeros((keep, rows), jnp.int16),
+        chosen,
+        jnp.array(True),
+    )
+    done, value, policy, chosen, _ = jax.lax.while_loop(goes_on, sweep, start)
+    # Where nothing changed any more, nothing would have.
+    settled = jnp.arange(keep) < steps - done
+    return Planned(jnp.where(settled[:, None], chosen, policy), value)
 
 
 @jax.jit
@@ -97,11 +111,22 @@ def policy_value(
     rows = model.gain.shape[0]
     each = jnp.arange(rows)
 
-    def sweep(i: Int[Array, ""], value: Float[Array, " S"]) -> Float[Array, " S"]:
-        action = policy[jnp.minimum(steps - 1 - i, policy.shape[0] - 1)]
+    # At and before these time steps the policy is always the same.
+    same = jnp.cumprod(jnp.all(policy == policy[0], axis=1).astype(jnp.int32)) == 1
+
+    def sweep(carry: tuple) -> tuple:
+        i, value, _ = carry
+        place = jnp.minimum(steps - 1 - i, policy.shape[0] - 1)
+        action = policy[place]
         following = jnp.append(value, 0.0)[model.successor[each, action]]
         gain = model.gain[each, action]
         new = gain + jnp.sum(model.chance[each, action] * following, axis=-1)
-        return jnp.where(jnp.isfinite(gain), new, floor * (i.astype(jnp.float32) + 1.0))
+        new = jnp.where(jnp.isfinite(gain), new, floor * (i.astype(jnp.float32) + 1.0))
+        return i + 1, new, jnp.any(new != value) | ~same[place]
 
-    return jax.lax.fori_loop(0, steps, sweep, jnp.zeros(rows))
+    def goes_on(carry: tuple) -> Bool[Array, ""]:
+        return (carry[0] < steps) & carry[-1]
+
+    start = (jnp.array(0, jnp.int32), jnp.zeros(rows), jnp.array(True))
+    value: Float[Array, " S"] = jax.lax.while_loop(goes_on, sweep, start)[1]
+    return value
