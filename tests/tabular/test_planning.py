@@ -167,3 +167,17 @@ def test_sweeps_end_where_nothing_changes_any_more(seed):
         np.testing.assert_allclose(
             worth[:states], plain_policy_value(table, policy, steps, -1.5), rtol=1e-5, atol=1e-4
         )
+
+
+@pytest.mark.parametrize("worst", [-4.0, -1e9])
+def test_a_state_in_which_nothing_may_be_done_is_worth_no_less_than_the_worst(worst):
+    """A floor for every step that is left adds up to more than any episode ever cost."""
+    states, steps, floor = 4, 9, -1.5
+    seen, chance, gain, leap = drawn(0, states)
+    gain[1] = -np.inf
+    model = model_of((seen, chance, gain, leap), states)
+    found = backward_induction(model, *scalars(steps, 0.0, floor), KEEP, jnp.array(worst, jnp.float32))
+    assert float(found.value[1]) == max(floor * steps, worst)
+    policy = jnp.ones((1, model.gain.shape[0]), jnp.int16)
+    followed = policy_value(model, policy, *scalars(steps, floor), jnp.array(worst, jnp.float32))
+    assert float(followed[1]) == max(floor * steps, worst)

@@ -1,5 +1,7 @@
 """The table by hand: counts, ends, growth, how much is unknown, how far members are apart."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -245,3 +247,20 @@ def test_long_observations_are_told_apart_by_what_is_not_zero():
     keys = [digest(row) for row in ones]
     assert len(set(keys)) == 3
     assert keys[3] == keys[0]
+
+
+def test_the_worst_is_what_episodes_still_brought_from_any_step_on():
+    table = Table(2, 2, 0, 10)
+    assert table.worst == -math.inf  # not known before one has ended
+    table.ended([1.0, 2.0])
+    assert table.worst == 0.0
+    table.ended([-1.0, 3.0, -2.0, -0.5, 1.0])
+    assert table.worst == -1.5
+    table.ended([-1.0, -0.25])
+    assert table.worst == -1.5
+    again = Table(2, 2, 0, 10)
+    again.restore(table.arrays())
+    assert again.worst == -1.5
+    older = table.arrays()
+    again.restore({**older, "about": older["about"][:3]})
+    assert again.worst == -math.inf

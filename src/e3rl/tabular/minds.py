@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from e3rl.tabular.dice import MOST_FACES, Dice, infer_dice
 from e3rl.tabular.planning import Model, Planned, backward_induction, padded, policy_value
@@ -71,17 +71,17 @@ def explore_model(table: Table) -> Model:
 
 
 def plan_to_explore(table: Table, steps: int, keep: int) -> Planned:
-    return _plan(explore_model(table), steps, keep, MOST, 0.0)
+    return _plan(explore_model(table), steps, keep, MOST)
 
 
 def plan_of_member(table: Table, outcomes: "Outcomes", member: int, steps: int, key: int) -> Planned:
     """The best policy of one member, among actions that were tried."""
-    return _plan(member_model(table, outcomes, member, key), steps, _rows(table, steps), 0.0, table.lowest)
+    return _plan(member_model(table, outcomes, member, key), steps, _rows(table, steps), table=table)
 
 
 def plan_to_exploit(table: Table, outcomes: "Outcomes", steps: int) -> Planned:
     """The best policy of the posterior's mean, among actions that were tried."""
-    return _plan(exploit_model(table, outcomes), steps, _rows(table, steps), 0.0, table.lowest)
+    return _plan(exploit_model(table, outcomes), steps, _rows(table, steps), table=table)
 
 
 def _rows(table: Table, steps: int) -> int:
@@ -236,7 +236,7 @@ def unknown_share(table: Table, starts: Sequence[int], steps: int, untried_only:
     mass = np.where(missing > KNOWN, missing, 0.0)
     known = (1.0 - mass)[..., None] * chances(table.count[: table.states])
     model = padded(table, known, mass, np.zeros_like(mass))
-    value = np.asarray(_plan(model, steps, 1, 0.0, 0.0).value, float)
+    value = np.asarray(_plan(model, steps, 1).value, float)
     return float(value[list(starts)].mean())
 
 
@@ -258,11 +258,11 @@ def judge_policy(
 ) -> Policy:
     planned = plan_to_exploit(table, outcomes, steps)
     policy, regrets = planned.policy, []
-    count, floor = jnp.array(steps, jnp.int32), jnp.array(table.lowest, jnp.float32)
+    count, floor = jnp.array(steps, jnp.int32), _floor(table)
     for member in range(1 if outcomes.certain else table.members):
         model = member_model(table, outcomes, member, key)
-        best = float(_plan(model, steps, 1, 0.0, table.lowest).value[starts].mean())
-        ours = float(policy_value(model, policy, count, floor)[starts].mean())
+        best = float(_plan(model, steps, 1, table=table).value[starts].mean())
+        ours = float(policy_value(model, policy, count, *floor)[starts].mean())
         regrets.append((best - ours) / max(abs(best), abs(ours), 1e-9))
     mass = np.where((missing := table.unknown()) > KNOWN, missing, 0.0)
     known = (1.0 - mass)[..., None] * chances(table.count[: table.states])
@@ -272,11 +272,13 @@ def judge_policy(
     return Policy(float(planned.value[starts].mean()), regrets[worst], worst, float(jnp.min(paid)))
 
 
-def _plan(model: Model, steps: int, keep: int, worth: float, floor: float) -> Planned:
-    return backward_induction(
-        model,
-        jnp.array(steps, jnp.int32),
-        jnp.array(worth, jnp.float32),
-        jnp.array(floor, jnp.float32),
-        keep,
-    )
+def _plan(model: Model, steps: int, keep: int, worth: float = 0.0, table: Table | None = None) -> Planned:
+    """Where nothing may be done, as little is to be had as the table says; nothing without one."""
+    floor, worst = (jnp.array(0.0), jnp.array(-jnp.inf)) if table is None else _floor(table)
+    count, each = jnp.array(steps, jnp.int32), jnp.array(worth, jnp.float32)
+    return backward_induction(model, count, each, floor, keep, worst)
+
+
+def _floor(table: Table) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The least that a step was paid, and the least that episodes brought to their ends."""
+    return jnp.array(table.lowest, jnp.float32), jnp.array(table.worst, jnp.float32)

@@ -4,6 +4,7 @@ Arrays are padded to powers of two, so that a growing table is compiled for a fe
 Sweeps end early once they change nothing any more, as where episodes are short and their limit is long.
 """
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -64,12 +65,17 @@ def padded(
 
 @partial(jax.jit, static_argnames="keep")
 def backward_induction(
-    model: Model, steps: Int[Array, ""], worth: Float[Array, ""], floor: Float[Array, ""], keep: int
+    model: Model,
+    steps: Int[Array, ""],
+    worth: Float[Array, ""],
+    floor: Float[Array, ""],
+    keep: int,
+    worst: Float[Array, ""] | float = -math.inf,
 ) -> Planned:
     """The best values with `steps` steps to go, and the best actions of the first `keep` of them.
 
     Q(s, a) = gain + Σ chance · V(s') + leap · worth · (steps left after this one). A state in which nothing may be
-    done is worth `floor` for every step that is left.
+    done is worth `floor` for every step that is left, but not less than `worst`.
     """
     rows = model.gain.shape[0]
 
@@ -79,7 +85,7 @@ def backward_induction(
         following = jnp.append(value, 0.0)[model.successor]
         q = model.gain + jnp.sum(model.chance * following, axis=-1) + model.leap * (worth * left)
         best = jnp.max(q, axis=-1)
-        new = jnp.where(jnp.isfinite(best), best, floor * (left + 1.0))
+        new = jnp.where(jnp.isfinite(best), best, jnp.maximum(floor * (left + 1.0), worst))
         place = steps - 1 - i
         chosen = jnp.argmax(q, axis=-1).astype(jnp.int16)
         # A place past the end is dropped.
@@ -105,7 +111,11 @@ def backward_induction(
 
 @jax.jit
 def policy_value(
-    model: Model, policy: Int16[Array, "n S"], steps: Int[Array, ""], floor: Float[Array, ""]
+    model: Model,
+    policy: Int16[Array, "n S"],
+    steps: Int[Array, ""],
+    floor: Float[Array, ""],
+    worst: Float[Array, ""] | float = -math.inf,
 ) -> Float[Array, " S"]:
     """The value of a policy with `steps` steps to go; its last row serves from there on."""
     rows = model.gain.shape[0]
@@ -121,7 +131,8 @@ def policy_value(
         following = jnp.append(value, 0.0)[model.successor[each, action]]
         gain = model.gain[each, action]
         new = gain + jnp.sum(model.chance[each, action] * following, axis=-1)
-        new = jnp.where(jnp.isfinite(gain), new, floor * (i.astype(jnp.float32) + 1.0))
+        unknown = jnp.maximum(floor * (i.astype(jnp.float32) + 1.0), worst)
+        new = jnp.where(jnp.isfinite(gain), new, unknown)
         return i + 1, new, jnp.any(new != value) | ~same[place]
 
     def goes_on(carry: tuple) -> Bool[Array, ""]:

@@ -5,6 +5,8 @@ unknown a mass of its own: how often, over all states and actions, a visit after
 """
 
 import hashlib
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,6 +71,9 @@ class Table:
         """First tries of actions, those that led to a state never seen, those that ended their episode; by the action
         that discovered the state in which they were tried."""
         self.lowest, self.highest = 0.0, 0.0
+        self.worst = -math.inf
+        """The least that any episode still brought from any of its steps on, and at most nothing; not known before one
+        has ended."""
         """Of the rewards."""
         self.episode, self.last_discovery = 0, 0
         """The episode under way, and the one that last found a new state."""
@@ -138,6 +143,12 @@ class Table:
         self.novelty[:, min(visits, VISITS - 1)] += (1, news.outcome, news.state)
         self.disagreement[state, action] = self._disagree(state, action)
         return outcome, news
+
+    def ended(self, rewards: Sequence[float]) -> None:
+        """What an episode was paid, step by step."""
+        still_to_come = np.cumsum(rewards[::-1])
+        worst = min(0.0, float(still_to_come.min(initial=0.0)))
+        self.worst = worst if self.worst == -math.inf else min(self.worst, worst)
 
     def _end(self, reward: float) -> int:
         if reward not in self.ends and len(self.ends) < KINDS_OF_END:
@@ -222,7 +233,7 @@ class Table:
                 "since",
             )
         }
-        about = np.array([self.lowest, self.highest, self.last_discovery])
+        about = np.array([self.lowest, self.highest, self.last_discovery, self.worst])
         shared = {"novelty": self.novelty.copy(), "first": self.first.copy(), "ends": np.array(self.ends)}
         return {**rows, **shared, "about": about}
 
@@ -231,7 +242,8 @@ class Table:
             if name not in ("about", "ends"):
                 setattr(self, name, array.copy())
         self.ends = arrays["ends"].tolist()
-        self.lowest, self.highest, self.last_discovery = arrays["about"].tolist()
+        self.lowest, self.highest, self.last_discovery, *worst = arrays["about"].tolist()
+        self.worst = worst[0] if worst else -math.inf  # older checkpoints do not say
         self.states = len(self.keys)
         self.index = {key.tobytes(): row for row, key in enumerate(self.keys)}
 

@@ -186,6 +186,7 @@ class TabularProgram(AbstractProgram):
         kind = UNKNOWN if table.states > believed else self._kind(doubt, t)  # or it begins where it never did
         total, along, step, since, quiet, known = 0.0, 0.0, 0, max(every, wait), 0, 0
         block: np.ndarray = np.zeros((1, 0), int)
+        rewards: list[float] = []
         while step < self.spec.horizon:
             if kind != UNKNOWN and state >= known > 0:
                 kind, since = UNKNOWN, wait  # nobody has a plan for what was just discovered
@@ -206,6 +207,7 @@ class TabularProgram(AbstractProgram):
                 self.player.asked(answer, step + 1)
             reward, terminated = float(answer.reward[0]), bool(answer.terminated[0])
             log.add(obs, action, step, reward, answer.obs[0], terminated)
+            rewards.append(reward)
             obs, total, step, since = answer.obs[0], total + reward, step + 1, since + 1
             # Where nothing has ended before the time limit, what ends with it was ended by a clock.
             terminated = terminated and (step < self.spec.horizon or bool(table.ends))
@@ -226,6 +228,7 @@ class TabularProgram(AbstractProgram):
                 and self._settled(self._prospect(table, experience, t + 1).doubt)
             ):
                 break  # the episode is given up: there is nothing left to find in it
+        table.ended(rewards)
         return experience, Played(total, step, along)
 
     def _hold(
