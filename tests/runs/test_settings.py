@@ -264,3 +264,11 @@ def test_every_setting_says_what_it_means():
             assert field.default is not dataclasses.MISSING, where
             assert isinstance(field.default, Settings | int | float | str), where
         kind()  # the defaults can be used together
+
+
+@pytest.mark.parametrize(
+    "paths", [["step..rate"], ["step.", "step.rate"], [".cars"], ["", ".cars"], ["step", "step..rate"]]
+)
+def test_a_path_with_a_name_missing_is_refused(paths):
+    with pytest.raises(UserError, match="a name is missing"):
+        changed(Train(), dict.fromkeys(paths, "1"))

@@ -108,7 +108,9 @@ def changed(settings: Given, changes: Mapping[str, Any]) -> Given:
     tree: dict[str, Any] = {}
     for path, value in changes.items():
         branch = tree
-        *above, last = path.split(".")
+        *above, last = names = path.split(".")
+        if "" in names:
+            raise UserError(f"{path!r} is no setting: a name is missing before or after a dot")
         for name in above:
             branch = branch.setdefault(name, {})
         branch.setdefault(last, {})[""] = value
