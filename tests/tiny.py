@@ -7,7 +7,7 @@ from e3rl.neural.agent import NeuralE3
 from e3rl.neural.compiled_agent import compiled_agent
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.training import NeuralProgram
-from e3rl.runs.folder import RunFolder
+from e3rl.runs.folder import RunFolder, read_metrics
 from e3rl.runs.record import Record
 from e3rl.runs.settings import changed
 
@@ -52,3 +52,14 @@ def record(out=None, config: NeuralE3Config = TINY, seeds=SEEDS, watch=lambda pr
     """The record of such a program, in a folder for each seed or nowhere; a checkpoint at every epoch."""
     folders = [RunFolder(out / f"seed{seed}") for seed in seeds] if out else []
     return Record(seeds, folders, [NeuralE3.describe(None, {}, seed, config) for seed in seeds], watch, 0.0)
+
+
+def assert_same_run(out, other):
+    """All but the time that it took."""
+    for seed in SEEDS:
+        one, two = out / f"seed{seed}", other / f"seed{seed}"
+        assert RunFolder(one).policy.read_bytes() == RunFolder(two).policy.read_bytes()
+        tables = [[{**row, "seconds": None} for row in read_metrics(path)] for path in (one, two)]
+        assert tables[0] == tables[1]
+        summaries = [{**RunFolder(path).summary(), "wall_seconds": None} for path in (one, two)]
+        assert summaries[0] == summaries[1]

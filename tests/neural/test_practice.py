@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
-from tiny import AGENT, SEEDS, TINY
+from tiny import AGENT, SEEDS, TINY, assert_same_run
 
 from e3rl.models.fit import ModelSet
 from e3rl.neural.agent import NeuralE3
@@ -184,16 +184,6 @@ def stop_at(episode, phase, error):
             raise error
 
     return watch
-
-
-def assert_same_run(out, other):
-    for seed in SEEDS:
-        one, two = out / f"seed{seed}", other / f"seed{seed}"
-        assert RunFolder(one).policy.read_bytes() == RunFolder(two).policy.read_bytes()
-        tables = [[{**row, "seconds": None} for row in read_metrics(path)] for path in (one, two)]
-        assert tables[0] == tables[1]
-        summaries = [{**RunFolder(path).summary(), "wall_seconds": None} for path in (one, two)]
-        assert summaries[0] == summaries[1]
 
 
 @pytest.mark.parametrize(

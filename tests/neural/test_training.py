@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
-from tiny import AGENT, SEEDS, TINY
+from tiny import AGENT, SEEDS, TINY, assert_same_run
 
 from e3rl.planners import PLANNERS
 from e3rl.runs.folder import RunFolder, read_json, read_metrics
@@ -27,16 +27,6 @@ def whole(tmp_path_factory):
     """A run that nothing disturbed."""
     out, seen = tmp_path_factory.mktemp("whole"), []
     return out, learn(out, watch=seen.append), seen
-
-
-def assert_same_run(out, other):
-    for seed in SEEDS:
-        one, two = out / f"seed{seed}", other / f"seed{seed}"
-        assert RunFolder(one).policy.read_bytes() == RunFolder(two).policy.read_bytes()
-        tables = [[{**row, "seconds": None} for row in read_metrics(path)] for path in (one, two)]
-        assert tables[0] == tables[1]
-        summaries = [{**RunFolder(path).summary(), "wall_seconds": None} for path in (one, two)]
-        assert summaries[0] == summaries[1]
 
 
 def test_the_record_of_a_run(whole):
