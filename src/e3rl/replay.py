@@ -41,6 +41,27 @@ class Scale(NamedTuple):
         return (obs.astype(jnp.float32) - self.low) / span
 
 
+class Blurred(NamedTuple):
+    """Entries of observations that are dice (`models/dice.py`), and how they are shown."""
+
+    idle: Bool[Array, " D"]
+    """Tell nothing about what comes: exchanged for those of other transitions."""
+    unforeseen: Bool[Array, " D"]
+    """Told by nothing that was: replaced by their mean."""
+    mean: Float[Array, " D"]
+
+    def before(self, obs: Float[Array, "B D"], key: Key) -> Float[Array, "B D"]:
+        """Observations that are learned from: their idle entries are those of other rows of the minibatch."""
+        batch, entries = obs.shape
+        offset = jax.random.randint(key, (entries,), 0, batch)
+        row = (jnp.arange(batch, dtype=jnp.int32)[:, None] + offset) % batch
+        return jnp.where(self.idle, jnp.take_along_axis(obs, row, axis=0), obs)
+
+    def after(self, next_obs: Float[Array, "B D"]) -> Float[Array, "B D"]:
+        """Observations that are to be foretold."""
+        return jnp.where(self.unforeseen, self.mean, next_obs)
+
+
 class Replay(NamedTuple):
     """The buffer: rows [0, size) are filled, rows [recent, size) came with the last epoch. Rows are kept as they were
     observed; what is drawn comes scaled to [0, 1], by the bounds of the space or, where it has none, of the data."""
@@ -57,6 +78,8 @@ class Replay(NamedTuple):
     reward_unit: Float[Array, ""]
     """Rewards are drawn divided by this: the largest one seen, or 1 where they are taken as they are."""
     in_units: Bool[Array, ""]
+    blurred: Blurred | None = None
+    """How rows are shown to those who learn from them, where that is not as they were."""
 
     @staticmethod
     def empty(
@@ -129,6 +152,7 @@ class Replay(NamedTuple):
             ended,
             unit,
             self.in_units,
+            self.blurred,
         )
 
     def _rescaled(self, episodes: Trajectory, kept: Bool[Array, " nH"]) -> Scale:
@@ -152,8 +176,22 @@ class Replay(NamedTuple):
     ) -> Transitions:
         """`batch` rows, uniformly; or with probability `recent_share` from the last epoch and otherwise from the
         epochs before it (App. B.1), by rows rather than whole trajectories; or with probability `ending_share` one on
-        which an episode terminated."""
-        return self.take(self.draw(key, batch, 1, recent_share, ending_share))
+        which an episode terminated. Entries that are dice come blurred."""
+        rows = self.take(self.draw(key, batch, 1, recent_share, ending_share))
+        if self.blurred is None:
+            return rows
+        return self.blur(rows, key)._replace(next_obs=self.blurred.after(rows.next_obs))
+
+    def blur(self, rows: Transitions, key: Key) -> Transitions:
+        """Rows to learn from, the observations after them as they were."""
+        if self.blurred is None:
+            return rows
+        return rows._replace(obs=self.blurred.before(rows.obs, jax.random.fold_in(key, 2)))
+
+    def newest(self, count: int) -> tuple[Transitions, Bool[Array, " {count}"]]:
+        """The rows of the last epoch, and which of `count` there are."""
+        index = self.recent + jnp.arange(count, dtype=jnp.int32)
+        return self.take(jnp.minimum(index, self.size - 1)), index < self.size
 
     def sample_segments(
         self, key: Key, batch: int, length: int, recent_share: float = 0.0, ending_share: float = 0.0

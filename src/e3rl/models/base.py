@@ -73,6 +73,16 @@ class AbstractDynamics(eqx.Module):
         and more, rows as columns are faster on a CPU than what `vmap` compiles to."""
         return jax.vmap(self.loss)(obs, rows, keys)
 
+    def entry_losses(
+        self, obs: Float[Array, " D"], row: Transitions
+    ) -> tuple[Float[Array, " D"], Float[Array, ""]]:
+        """`loss` by entry of the next observation, and the rest of it; of families that tell dice."""
+        raise NotImplementedError
+
+    def mean_losses(self, mean: Float[Array, " D"], row: Transitions) -> Float[Array, " D"]:
+        """The loss of every entry if its mean were predicted always; of families that tell dice."""
+        raise NotImplementedError
+
     @abstractmethod
     def prior_deviation(self) -> "AbstractDynamics":
         """The standard deviation with which each weight was drawn, in the shape of the weights."""
@@ -125,6 +135,8 @@ class AbstractFamily(Settings):
 
     of_probabilities: ClassVar[bool] = False
     """Whether a prediction's mean is made of chances, as distances between distributions need."""
+    tells_dice: ClassVar[bool] = False
+    """Whether its loss is told by entry, so that entries that are dice can be found (`models/dice.py`)."""
 
     @staticmethod
     def natural(encoding: Encoding) -> bool:

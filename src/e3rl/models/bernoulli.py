@@ -118,11 +118,26 @@ class BernoulliDynamics(AbstractDynamics):
         self, obs: Shaped[Array, " D"], row: Transitions, key: Key
     ) -> tuple[Float[Array, ""], Float[Array, " D"]]:
         out = self._outputs(obs, row.action, row.time)
+        bits, rest = self._losses(out, row)
+        observation = jnp.mean(bits) if self.mean_over_bits else jnp.sum(bits)
+        return observation + rest, jax.nn.sigmoid(out[:-2])
+
+    def entry_losses(
+        self, obs: Float[Array, " D"], row: Transitions
+    ) -> tuple[Float[Array, " D"], Float[Array, ""]]:
+        return self._losses(self._outputs(obs, row.action, row.time), row)
+
+    def mean_losses(self, mean: Float[Array, " D"], row: Transitions) -> Float[Array, " D"]:
+        return -jnp.log(jnp.where(row.next_obs > 0.5, mean, 1.0 - mean))
+
+    def _losses(
+        self, out: Float[Array, " outputs"], row: Transitions
+    ) -> tuple[Float[Array, " D"], Float[Array, ""]]:
+        """Of every bit, and of reward and termination."""
         logits, reward, ending = out[:-2], out[-2], out[-1]
         bits = jax.nn.softplus(logits) - row.next_obs.astype(jnp.float32) * logits
         end = jax.nn.softplus(ending) - row.terminated.astype(jnp.float32) * ending
-        observation = jnp.mean(bits) if self.mean_over_bits else jnp.sum(bits)
-        return observation + 0.5 * (reward - row.reward) ** 2 + end, jax.nn.sigmoid(logits)
+        return bits, 0.5 * (reward - row.reward) ** 2 + end
 
     def prior_deviation(self) -> "BernoulliDynamics":
         width, bits = self.weights.observe.shape
@@ -158,6 +173,7 @@ class Bernoulli(AbstractFamily):
     """For binary vectors, each bit with a chance of its own."""
 
     of_probabilities: ClassVar[bool] = True
+    tells_dice: ClassVar[bool] = True
 
     hidden: int = setting(64, "Hidden layer size (App. C.1: 50)", at_least=1)
     conditioning: Conditioning = setting(

@@ -11,6 +11,7 @@ import optax
 from jaxtyping import Array, Bool, Float
 
 from e3rl.models.base import AbstractDynamics
+from e3rl.models.dice import Scout
 from e3rl.models.ensemble import Ensemble
 from e3rl.replay import Replay, Transitions
 from e3rl.runs.settings import Settings, setting
@@ -24,6 +25,12 @@ class ModelSet(NamedTuple):
     anchor: Ensemble
     """Where each member started: its own draw from the prior, towards which it is pulled."""
     optimiser: optax.OptState
+    scout: Scout | None = None
+    """Who tells which entries of observations are dice; None where all are taken as they are."""
+
+    def shown(self, replay: Replay) -> Replay:
+        """Experience as the models and their values learn from it."""
+        return replay if self.scout is None else replay._replace(blurred=self.scout.dice.blurred())
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,13 @@ class Fit(Settings):
         before=0,
     )
 
+    dice: bool = setting(
+        False,
+        "Entries of observations that nothing foretells, or that foretell nothing, are recognised by one more network "
+        "and shown to models and values as dice; otherwise they are remembered, and disagreed about",
+        before=False,
+    )
+
     def optimiser(self) -> optax.GradientTransformation:
         return optax.chain(optax.clip_by_global_norm(self.gradient_clip), optax.adam(self.learning_rate))
 
@@ -86,11 +100,15 @@ def update_model_set(
     models: ModelSet, replay: Replay, key: Key, settings: Fit, terms: int = 1
 ) -> tuple[ModelSet, Float[Array, ""]]:
     """Algorithm 1, line 8: returns M_{t+1} and the mean loss over its last updates. The loss adds up `terms` entries of
-    an observation, by which the prior's weight is multiplied."""
+    an observation, by which the prior's weight is multiplied; those that are dice do not count."""
     optimiser = settings.optimiser()
     examples = jnp.maximum(replay.size, 1).astype(jnp.float32)
     shares = settings.recent_share, settings.ending_share
-    weight = settings.prior_weight * terms
+    weight: float | Array = settings.prior_weight * terms
+    if models.scout is not None:
+        foretold = jnp.sum(models.scout.dice.foretold, dtype=jnp.float32)
+        weight = settings.prior_weight * jnp.maximum(foretold, 1.0)
+        replay = models.shown(replay)
 
     def objective(member: Ensemble, anchor: Ensemble, key: Key) -> tuple[Array, Array]:
         key_loss = jax.random.fold_in(key, 1)
@@ -120,7 +138,7 @@ def update_model_set(
     carry = (models.members, models.optimiser)
     losses: Array
     (members, state), losses = jax.lax.scan(update, carry, jax.random.split(key, settings.updates))
-    return ModelSet(members, models.anchor, state), jnp.mean(losses[-20:])
+    return models._replace(members=members, optimiser=state), jnp.mean(losses[-20:])
 
 
 def finish_model_set(models: ModelSet, replay: Replay, key: Key, settings: Fit, terms: int = 1) -> ModelSet:

@@ -14,6 +14,7 @@ from e3rl.envs.playing.rollout import episode_return, rollout
 from e3rl.envs.spec import Spec
 from e3rl.models import refuse_misfit
 from e3rl.models.base import Problem
+from e3rl.models.dice import Scout
 from e3rl.models.ensemble import Ensemble, make_ensemble, predict
 from e3rl.models.fit import ModelSet, finish_model_set, make_model_set, update_model_set
 from e3rl.neural.config import NeuralE3Config
@@ -68,6 +69,9 @@ class OneSeed:
         config = self.config
         members = make_ensemble(self.make_dynamics, config.fit.members, key_for(key, "models"))
         models = make_model_set(members, config.fit)
+        if config.fit.dice:
+            member = self.make_dynamics(key_for(key, "scout"))
+            models = models._replace(scout=Scout.fresh(member, self.problem.entries))
         value = config.planner.fresh(self.problem, key_for(key, "value"))
         obs = jnp.zeros(self.encoding.shape, self.storage)
         low, high = self.encoding.low, self.encoding.high
@@ -255,6 +259,9 @@ class OneSeed:
     ) -> tuple[ModelSet, Float[Array, ""]]:
         """Line 8."""
         terms = self.config.model.loss_terms(self.problem.entries)
+        if models.scout is not None:
+            new = self.config.explore.per_epoch * self.problem.horizon
+            models = models._replace(scout=models.scout.learned(replay, key_for(key, "scout", t), new))
         return update_model_set(models, replay, key_for(key, "fit models", t), self.config.fit, terms)
 
     def exploit(self, models: ModelSet, replay: Replay, key: Key) -> Policy:

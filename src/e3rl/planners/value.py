@@ -5,16 +5,20 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Shaped
+from jaxtyping import Array, Float, Int, Shaped
 
 from e3rl.models.base import Problem
+from e3rl.models.ensemble import predict
 from e3rl.models.fit import ModelSet
 from e3rl.planners.base import AbstractPlanner, Plan, Policy, single
 from e3rl.replay import Replay
-from e3rl.runs.settings import group
+from e3rl.runs.settings import group, setting
 from e3rl.types import Key, key_for
 from e3rl.values.imagined import Utility, ValueFit, fit_value, imagine
 from e3rl.values.update import QState
+
+TRIED = 1_024
+"""Transitions by which the disagreement that is left is judged."""
 
 
 def fitted(
@@ -29,6 +33,7 @@ def fitted(
     """The value after `settings.updates` steps; as it was before the first episode, when there is nothing to imagine
     from."""
     assert value is not None
+    replay = models.shown(replay)
     draws = settings.updates * settings.batch
     key_table = key_for(key, "imagined")
     table = imagine(models.members, replay, utility, problem.actions, draws, key_table)
@@ -36,6 +41,18 @@ def fitted(
         value, models.members, replay, key, utility, settings, settings.updates, problem.actions, table
     )
     return jax.tree.map(lambda new, old: jnp.where(replay.size > 0, new, old), new, value)
+
+
+def beyond_tried(utility: Utility, models: ModelSet, replay: Replay, quantile: float, key: Key) -> Utility:
+    """What a step is worth beyond what tried ones are still worth, by their quantile: what is left there when all is
+    known is the noise of a finite fit."""
+    rows = replay.take(replay.draw(key, TRIED))
+
+    def still(obs: Shaped[Array, "*obs"], action: Int[Array, ""], time: Int[Array, ""]) -> Float[Array, ""]:
+        return utility(predict(models.members, obs, action, time))
+
+    floor = jnp.quantile(jax.vmap(still)(rows.obs, rows.action, rows.time), quantile)
+    return lambda predicted: jnp.maximum(utility(predicted) - floor, 0.0)
 
 
 def greedily(policy: Policy, obs: Shaped[Array, "*obs"], time: Int[Array, ""]) -> Plan:
@@ -50,6 +67,13 @@ class ValuePlanner(AbstractPlanner):
     """Greedy in a fitted value."""
 
     value: ValueFit = group(ValueFit(), "How the value is fitted")
+    tried: float = setting(
+        0.0,
+        "Disagreement counts as far as it is above this quantile of that about transitions in the replay buffer, which "
+        "were tried; 0 counts all of it",
+        at_most=1,
+        before=0.0,
+    )
 
     def fresh(self, problem: Problem, key: Key) -> QState:
         return self.value.fresh(problem, key)
@@ -63,6 +87,8 @@ class ValuePlanner(AbstractPlanner):
         problem: Problem,
         key: Key,
     ) -> QState:
+        if self.tried > 0.0:
+            utility = beyond_tried(utility, models, replay, self.tried, key_for(key, "tried"))
         return fitted(value, self.value, models, replay, utility, problem, key)
 
     def plan(
