@@ -46,9 +46,9 @@ class Blurred(NamedTuple):
 
     idle: Bool[Array, " D"]
     """Tell nothing about what comes: exchanged for those of other transitions."""
-    unforeseen: Bool[Array, " D"]
-    """Told by nothing that was: replaced by their mean."""
-    mean: Float[Array, " D"]
+    unforeseen: Bool[Array, "A D"]
+    """Told by nothing that was but the action: replaced by their mean after it."""
+    mean: Float[Array, "A D"]
 
     def before(self, obs: Float[Array, "B D"], key: Key) -> Float[Array, "B D"]:
         """Observations that are learned from: their idle entries are those of other rows of the minibatch."""
@@ -57,9 +57,9 @@ class Blurred(NamedTuple):
         row = (jnp.arange(batch, dtype=jnp.int32)[:, None] + offset) % batch
         return jnp.where(self.idle, jnp.take_along_axis(obs, row, axis=0), obs)
 
-    def after(self, next_obs: Float[Array, "B D"]) -> Float[Array, "B D"]:
+    def after(self, next_obs: Float[Array, "B D"], action: Int[Array, " B"]) -> Float[Array, "B D"]:
         """Observations that are to be foretold."""
-        return jnp.where(self.unforeseen, self.mean, next_obs)
+        return jnp.where(self.unforeseen[action], self.mean[action], next_obs)
 
 
 class Replay(NamedTuple):
@@ -180,13 +180,17 @@ class Replay(NamedTuple):
         rows = self.take(self.draw(key, batch, 1, recent_share, ending_share))
         if self.blurred is None:
             return rows
-        return self.blur(rows, key)._replace(next_obs=self.blurred.after(rows.next_obs))
+        return self.blur(rows, key)._replace(next_obs=self.blurred.after(rows.next_obs, rows.action))
 
     def blur(self, rows: Transitions, key: Key) -> Transitions:
         """Rows to learn from, the observations after them as they were."""
         if self.blurred is None:
             return rows
         return rows._replace(obs=self.blurred.before(rows.obs, jax.random.fold_in(key, 2)))
+
+    def evenly(self, count: int) -> Transitions:
+        """`count` rows, evenly from the first to the last."""
+        return self.take(jnp.arange(count) * jnp.maximum(self.size - 1, 0) // (count - 1))
 
     def newest(self, count: int) -> tuple[Transitions, Bool[Array, " {count}"]]:
         """The rows of the last epoch, and which of `count` there are."""

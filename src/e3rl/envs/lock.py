@@ -1,7 +1,7 @@
 """The stochastic combination lock of section 5.1 and appendix C.1."""
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import equinox as eqx
 import gymnasium
@@ -16,6 +16,9 @@ from e3rl.types import Action, Flag, Key, Reward, UserError
 
 GOOD_1, GOOD_2, DEAD = 0, 1, 2
 NUM_STATES, NUM_ACTIONS = 3, 4
+STIRRING = NUM_ACTIONS - 1
+"""The action that stirs up noise where only one does."""
+Noise = Literal["always", "stirred", "by_state"]
 GOAL_REWARD = 5.0
 DEATH_BONUS = 0.1
 
@@ -32,6 +35,9 @@ class CombinationLock(AbstractEnvironment):
 
     `seed` draws the lock, the keys given to `reset` and `step` draw the episode. An episode starts in one of the two
     good states of the first level, with equal chance, and lasts exactly H steps.
+
+    `noise` says when the noise bits are coins: "always"; "stirred", after the last of the actions only; or "by_state",
+    all of them in the first good state, half in the second, none in the dead one. Otherwise they are 0.
     """
 
     successor: Int[Array, "H 2 4"]
@@ -45,6 +51,7 @@ class CombinationLock(AbstractEnvironment):
     switch: float = eqx.field(static=True)
     noise_bits: int = eqx.field(static=True)
     observe_level: bool = eqx.field(static=True)
+    noise: Noise = eqx.field(static=True)
 
     def __init__(
         self,
@@ -55,6 +62,7 @@ class CombinationLock(AbstractEnvironment):
         observe_level: bool = False,
         rewarded_actions: int = 1,
         seed: int | Key = 0,
+        noise: Noise = "always",
     ):
         if horizon < 1:
             raise UserError(f"horizon must be at least 1, got {horizon}")
@@ -62,6 +70,8 @@ class CombinationLock(AbstractEnvironment):
             raise UserError(f"switch must be a probability, got {switch}")
         if noise_bits is not None and noise_bits < 0:
             raise UserError(f"noise_bits must not be negative, got {noise_bits}")
+        if noise not in get_args(Noise):
+            raise UserError(f"noise must be one of {', '.join(get_args(Noise))}, got {noise!r}")
         if rewarded_actions not in (1, 2):
             raise UserError(
                 f"rewarded_actions must be 1 (the paper's text) or 2 (its code), got {rewarded_actions}"
@@ -71,6 +81,7 @@ class CombinationLock(AbstractEnvironment):
         self.switch = switch
         self.noise_bits = horizon if noise_bits is None else noise_bits
         self.observe_level = observe_level
+        self.noise = noise
         key = jax.random.key(seed) if isinstance(seed, int | np.integer) else seed
         # Among the four actions of a good state one leads to each good state and two to the dead one.
         outcomes = jnp.broadcast_to(jnp.array([GOOD_1, GOOD_2, DEAD, DEAD]), (horizon, 2, NUM_ACTIONS))
@@ -98,11 +109,15 @@ class CombinationLock(AbstractEnvironment):
     def action_space(self) -> gymnasium.spaces.Discrete:
         return gymnasium.spaces.Discrete(NUM_ACTIONS)
 
-    def _observe(self, key: Key, state: LockState) -> Int8[Array, " D"]:
-        parts = [
-            jax.nn.one_hot(state.latent, NUM_STATES, dtype=jnp.int8),
-            jax.random.bernoulli(key, shape=(self.noise_bits,)).astype(jnp.int8),
-        ]
+    def _observe(self, key: Key, state: LockState, stirred: Flag) -> Int8[Array, " D"]:
+        coins = jax.random.bernoulli(key, shape=(self.noise_bits,))
+        match self.noise:
+            case "stirred":
+                coins &= stirred
+            case "by_state":
+                amount = jnp.array([self.noise_bits, self.noise_bits // 2, 0])[state.latent]
+                coins &= jnp.arange(self.noise_bits) < amount
+        parts = [jax.nn.one_hot(state.latent, NUM_STATES, dtype=jnp.int8), coins.astype(jnp.int8)]
         if self.observe_level:
             parts.append(jax.nn.one_hot(state.level, self.horizon, dtype=jnp.int8))
         return jnp.concatenate(parts)
@@ -111,7 +126,7 @@ class CombinationLock(AbstractEnvironment):
         key_start, key_noise = jax.random.split(key)
         latent = jax.random.bernoulli(key_start).astype(jnp.int32)
         state = LockState(jnp.array(0, jnp.int32), latent)
-        return state, self._observe(key_noise, state)
+        return state, self._observe(key_noise, state, jnp.array(False))
 
     def step(
         self, key: Key, state: LockState, action: Action
@@ -129,7 +144,13 @@ class CombinationLock(AbstractEnvironment):
         shaping = jnp.where(next_latent == DEAD, self.shaping[0], self.shaping[1])
         reward = jnp.where(paid, GOAL_REWARD, 0.0) + jnp.where(alive & ~last, shaping, 0.0)
         next_state = LockState(level + 1, next_latent)
-        return next_state, self._observe(key_noise, next_state), reward, last, jnp.array(False)
+        return (
+            next_state,
+            self._observe(key_noise, next_state, action == STIRRING),
+            reward,
+            last,
+            jnp.array(False),
+        )
 
     def transition_table(self) -> tuple[Float[np.ndarray, "H 3 4 3"], Float[np.ndarray, "H 3 4 3"]]:
         """The latent chain: P[h, s, a, s'] and the reward R[h, s, a, s'] of that move."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from e3rl.experiments import baselines, deterministic, lock, reach
+from e3rl.experiments import baselines, deterministic, lock, reach, stopping
 
 Run = Callable[..., list[dict[str, Any]]]
 
@@ -14,6 +14,7 @@ EXPERIMENTS: dict[str, Run] = {
     **dict.fromkeys(deterministic.DETERMINISTIC_EXPERIMENTS, deterministic.run),
     **dict.fromkeys(baselines.BASELINE_EXPERIMENTS, baselines.run),
     **dict.fromkeys(reach.REACH_EXPERIMENTS, reach.run),
+    **dict.fromkeys(stopping.STOPPING_EXPERIMENTS, stopping.run),
 }
 
 
@@ -22,6 +23,7 @@ SETTINGS: dict[str, Any] = {
     **deterministic.DETERMINISTIC_EXPERIMENTS,
     **baselines.BASELINE_EXPERIMENTS,
     **reach.REACH_EXPERIMENTS,
+    **stopping.STOPPING_EXPERIMENTS,
 }
 
 

@@ -102,7 +102,11 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
     experiment = LOCK_EXPERIMENTS[name]
     seeds = tuple(seeds) or experiment.seeds
     refuse_seeds(seeds)
-    changes = {**dict(experiment.changes), "explore.ratio": max(experiment.ratios)}
+    changes = {
+        **dict(experiment.changes),
+        "explore.ratio": max(experiment.ratios),
+        "explore.epsilon_share": 0.0,
+    }
     config = changed(PRESETS[experiment.config], changes)
     cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
     locks = [

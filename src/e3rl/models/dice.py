@@ -26,53 +26,71 @@ from e3rl.types import Key
 UPDATES, BATCH, RATE, DECAY, EXCHANGED = 50, 64, 2e-3, 1.0, 0.5
 """Of the scout: updates an epoch, transitions in each, Adam's step, decay of the weights, share of inputs exchanged."""
 MEMORY = 500.0
-"""Transitions after which what was counted before weighs a third."""
+"""Transitions with an action after which what was counted of it before weighs a third."""
 ENOUGH = 50.0
 """Transitions before which every entry is taken to matter."""
 SURE = 1.5
 """Standard errors by which a mean has to be above zero to count."""
+NEGLIGIBLE = 0.03
+"""What an entry may be worth, in units of the loss, and still count as dice."""
+SPOILED = 0.25
+"""Share of its mean gain below which an entry is not foretold after an action."""
 LARGEST = 5.0
 """Losses of an entry count up to this: a scout that was sure and wrong once should not decide everything."""
 
 
 class Dice(NamedTuple):
-    """What was counted so far. Sums forget; those of the entries' means do not."""
+    """What was counted so far, by action: one of them may throw dice that the others leave alone. Sums forget; those of
+    the entries' means do not."""
 
-    counted: Float[Array, ""]
-    gain: Float[Array, "2 D"]
-    """Sums, and sums of squares, of how much better the scout foretold an entry than its mean did."""
-    worth: Float[Array, "2 D"]
-    """The same of how much worse it foretold without an entry."""
-    seen: Float[Array, ""]
-    total: Float[Array, " D"]
+    counted: Float[Array, " A"]
+    gain: Float[Array, "2 A D"]
+    """Sums, and sums of squares, of how much better the scout foretold an entry than its mean after the action did."""
+    worth: Float[Array, "2 A D"]
+    """The same of how much worse it foretold everything without an entry."""
+    seen: Float[Array, " A"]
+    total: Float[Array, "A D"]
     """Of the entries after each transition."""
 
     @staticmethod
-    def unseen(entries: int) -> "Dice":
-        none, both = jnp.array(0.0), jnp.zeros((2, entries))
-        return Dice(none, both, both, none, jnp.zeros(entries))
+    def unseen(actions: int, entries: int) -> "Dice":
+        none, both = jnp.zeros(actions), jnp.zeros((2, actions, entries))
+        return Dice(none, both, both, none, jnp.zeros((actions, entries)))
 
     @property
-    def mean(self) -> Float[Array, " D"]:
-        """Of every entry, drawn to a half as if by one transition more."""
-        return (self.total + 0.5) / (self.seen + 1.0)
+    def mean(self) -> Float[Array, "A D"]:
+        """Of every entry after an action, drawn to that after all actions, which is drawn to a half, as if by one
+        transition more each."""
+        everywhere = (jnp.sum(self.total, axis=0) + 0.5) / (jnp.sum(self.seen) + 1.0)
+        return (self.total + everywhere) / (self.seen[:, None] + 1.0)
 
     @property
-    def foretold(self) -> Bool[Array, " D"]:
-        return self._matters(self.gain)
+    def foretold(self) -> Bool[Array, "A D"]:
+        """The entries that are foretold, but after an action that surely spoils it."""
+        counted, gain = jnp.sum(self.counted), jnp.sum(self.gain, axis=1)
+        mean, error = _mean(self.counted[:, None], self.gain)
+        spoiled = mean + SURE * error < SPOILED * _mean(counted, gain)[0]
+        return _matters(counted, gain) & ~(spoiled & (self.counted[:, None] >= ENOUGH))
 
     @property
     def telling(self) -> Bool[Array, " D"]:
-        return self._matters(self.worth)
-
-    def _matters(self, sums: Float[Array, "2 D"]) -> Bool[Array, " D"]:
-        count = jnp.maximum(self.counted, 1.0)
-        mean, square = sums / count
-        error = jnp.sqrt(jnp.maximum(square - mean**2, 0.0) / count)
-        return (self.counted < ENOUGH) | (mean > SURE * error)
+        return _matters(jnp.sum(self.counted), jnp.sum(self.worth, axis=1))
 
     def blurred(self) -> Blurred:
         return Blurred(~self.telling, ~self.foretold, self.mean)
+
+
+def _matters(counted: Float[Array, ""], sums: Float[Array, "2 D"]) -> Bool[Array, " D"]:
+    """Whether means are surely above zero, or too little was counted to say that they are not, or next to it."""
+    mean, error = _mean(counted, sums)
+    return (counted < ENOUGH) | (mean > SURE * error) | (mean + error > NEGLIGIBLE)
+
+
+def _mean(counted: Float[Array, "..."], sums: Float[Array, "2 ..."]) -> tuple[Array, Array]:
+    """Means and their standard errors."""
+    count = jnp.maximum(counted, 1.0)
+    mean, square = sums / count
+    return mean, jnp.sqrt(jnp.maximum(square - mean**2, 0.0) / count)
 
 
 class Scout(NamedTuple):
@@ -81,8 +99,9 @@ class Scout(NamedTuple):
     dice: Dice
 
     @staticmethod
-    def fresh(member: AbstractDynamics, entries: int) -> "Scout":
-        return Scout(member, _optimiser().init(eqx.filter(member, eqx.is_array)), Dice.unseen(entries))
+    def fresh(member: AbstractDynamics, actions: int, entries: int) -> "Scout":
+        state = _optimiser().init(eqx.filter(member, eqx.is_array))
+        return Scout(member, state, Dice.unseen(actions, entries))
 
     def learned(self, replay: Replay, key: Key, rows: int) -> "Scout":
         """After the last epoch, of at most `rows` transitions: foretold and counted first, learned from then."""
@@ -133,26 +152,26 @@ def watch(
         return jnp.minimum(entries, LARGEST), jnp.minimum(rest, LARGEST)
 
     entries, rest = foretell(rows.obs)
-    by_mean = jnp.minimum(jax.vmap(scout.mean_losses, in_axes=(None, 0))(dice.mean, rows), LARGEST)
-    foretold = dice.foretold.astype(jnp.float32)
-    whole = entries @ foretold + rest
+    by_mean = jnp.minimum(jax.vmap(scout.mean_losses)(dice.mean[rows.action], rows), LARGEST)
+    foretold = dice.foretold[rows.action].astype(jnp.float32)
+    whole = jnp.sum(entries * foretold, axis=1) + rest
 
     def without(i: Array) -> Float[Array, " W"]:
         changed, rest = foretell(rows.obs.at[:, i].set(others[:, i]))
-        return changed @ foretold + rest - whole
+        return jnp.sum(changed * foretold, axis=1) + rest - whole
 
     worth = jax.lax.map(without, jnp.arange(rows.obs.shape[1])).T
-    weight = new.astype(jnp.float32)[:, None]
-    number = jnp.sum(weight)
+    taken = new.astype(jnp.float32)[:, None] * jax.nn.one_hot(rows.action, dice.seen.shape[0])
+    number = jnp.sum(taken, axis=0)
     keep = jnp.exp(-number / MEMORY)
 
-    def add(sums: Float[Array, "2 D"], found: Float[Array, "W D"]) -> Float[Array, "2 D"]:
-        return keep * sums + jnp.stack([jnp.sum(weight * found, axis=0), jnp.sum(weight * found**2, axis=0)])
+    def add(sums: Float[Array, "2 A D"], found: Float[Array, "W D"]) -> Float[Array, "2 A D"]:
+        return keep[:, None] * sums + jnp.stack([taken.T @ found, taken.T @ found**2])
 
     return Dice(
         keep * dice.counted + number,
         add(dice.gain, by_mean - entries),
         add(dice.worth, worth),
         dice.seen + number,
-        dice.total + jnp.sum(weight * rows.next_obs, axis=0),
+        dice.total + taken.T @ rows.next_obs,
     )

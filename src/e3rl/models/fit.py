@@ -50,7 +50,7 @@ class Fit(Settings):
     learning_rate: float = setting(2e-3, 'Adam\'s step (App. C.1 to C.3: "Learning Rate")', above=0)
     gradient_clip: float = setting(10.0, "Largest global norm of a member's gradient", above=0)
     prior_weight: float = setting(
-        0.23,
+        0.1,
         "Pull of each member towards its own initial weights, per observation entry that the loss adds up. 0 is plain "
         "maximum likelihood; with 1 each member's weights are about a draw from the posterior under the prior that "
         "drew its initial weights (anchored ensembles); more favours the prior",
@@ -106,7 +106,7 @@ def update_model_set(
     shares = settings.recent_share, settings.ending_share
     weight: float | Array = settings.prior_weight * terms
     if models.scout is not None:
-        foretold = jnp.sum(models.scout.dice.foretold, dtype=jnp.float32)
+        foretold = jnp.sum(jnp.any(models.scout.dice.foretold, axis=0), dtype=jnp.float32)
         weight = settings.prior_weight * jnp.maximum(foretold, 1.0)
         replay = models.shown(replay)
 

@@ -9,10 +9,11 @@ from e3rl.models.fit import Fit
 from e3rl.planners import EXPLOITERS, PLANNERS, UTILITIES
 from e3rl.planners.base import AbstractPlanner
 from e3rl.planners.exploit_value import ImaginedValue
-from e3rl.planners.utility import AbstractUtility, Marginal
+from e3rl.planners.utility import AbstractUtility, Squared
 from e3rl.planners.value import ValuePlanner
 from e3rl.runs.settings import Settings, group, part, setting
 from e3rl.types import UserError
+from e3rl.values.imagined import ValueFit
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,11 @@ class Explore(Settings):
     """How long to explore (Algorithm 1, lines 4 to 8)."""
 
     ratio: int = setting(
-        30,
-        'Exploration episodes per time step of the horizon (App. C.1: "Number of Exploration Epochs", 25H to 75H)',
+        40,
+        "Exploration episodes at most, per time step of the horizon "
+        '(App. C.1: "Number of Exploration Epochs", 25H to 75H)',
     )
-    episodes: int = setting(0, "Exploration episodes outright; 0 takes `ratio` times the horizon")
+    episodes: int = setting(0, "Exploration episodes at most, outright; 0 takes `ratio` times the horizon")
     per_epoch: int = setting(
         1,
         'n of Algorithm 1, episodes between model updates (App. C.1: "Exploration Episodes per Epoch")',
@@ -31,7 +33,15 @@ class Explore(Settings):
     )
     epsilon: float = setting(
         0.0,
-        "ε of Algorithm 1, line 6: exploration also ends once v_explore ≤ ε/|A|. 0 leaves it to the number of epochs",
+        "ε of Algorithm 1, in units of return: exploration ends by itself once no more than this may still be missed, "
+        "by an estimate that is a heuristic for networks. 0 leaves it to `epsilon_share`",
+    )
+    epsilon_share: float = setting(
+        0.1,
+        "The same as a share of the range of returns seen so far, where the planner's estimate is calibrated "
+        "(`planner.tried`). 0 leaves it to the number of episodes",
+        at_most=1,
+        before=0.0,
     )
     update_every: int = setting(
         0,
@@ -96,10 +106,20 @@ class NeuralE3Config(Settings):
         "are stationary and an episode cut by its time limit has not ended",
     )
     model: AbstractFamily = part(Bernoulli(), FAMILIES, "Which dynamics models (section 4.1)")
-    fit: Fit = group(Fit(), "The ensemble and how it is fitted (section 4.1, App. B.1)")
-    utility: AbstractUtility = part(Marginal(), UTILITIES, "What a step is worth: δ of section 2")
-    planner: AbstractPlanner = part(ValuePlanner(), PLANNERS, "Who explores (section 4.2)")
-    exploit: AbstractPlanner = part(ImaginedValue(), EXPLOITERS, "Who exploits (section 4.3)")
+    fit: Fit = group(
+        Fit(prior_weight=0.1, dice=True), "The ensemble and how it is fitted (section 4.1, App. B.1)"
+    )
+    utility: AbstractUtility = part(Squared(), UTILITIES, "What a step is worth: δ of section 2")
+    planner: AbstractPlanner = part(
+        ValuePlanner(value=ValueFit(per_level=15, joint=True), tried=0.9),
+        PLANNERS,
+        "Who explores (section 4.2)",
+    )
+    exploit: AbstractPlanner = part(
+        ImaginedValue(value=ValueFit(updates=15_000, per_level=750, joint=True)),
+        EXPLOITERS,
+        "Who exploits (section 4.3)",
+    )
     rounds: Rounds = group(Rounds(), "More training while exploiting (App. C.3)")
     evaluation_episodes: int = setting(100, "Greedy episodes at the end", at_least=1)
 
@@ -107,6 +127,19 @@ class NeuralE3Config(Settings):
         if self.utility.of_probabilities and not self.model.of_probabilities:
             utility, family = UTILITIES.name_of(type(self.utility)), FAMILIES.name_of(type(self.model))
             raise UserError(f"utility {utility!r} is between probabilities: use 'squared' with {family}")
-        if self.explore.epsilon > 0 and self.planner.estimate == "none":
+        if self.explore.epsilon > 0 and not self.planner.calibrated:
             name = PLANNERS.name_of(type(self.planner))
-            raise UserError(f"epsilon needs a planner that estimates v_explore: planner {name!r} has none")
+            raise UserError(
+                f"epsilon needs a planner whose estimate falls to zero when nothing is left to find: planner {name!r} "
+                f"{'does with planner.tried=0.9' if name == 'value' else 'has none, value has'}"
+            )
+        if self.fit.dice and not self.model.tells_dice:
+            name = FAMILIES.name_of(type(self.model))
+            raise UserError(
+                f"fit.dice needs losses by entry, which {name} models have not: set fit.dice=false"
+            )
+        if self.fit.dice and (self.explore.update_every > 0 or self.fit.unroll > 1):
+            raise UserError(
+                "fit.dice is for episodes that are learned from when they are over, step by step: "
+                "set explore.update_every=0 and fit.unroll=1, or fit.dice=false"
+            )

@@ -33,7 +33,7 @@ from e3rl.values.imagined import ValueFit
 def _paper_lock(ratio: int) -> NeuralE3Config:
     """App. C.1's table; what it leaves out comes from the paper's code (exploration reward, leaf, choice, DQN)."""
     return NeuralE3Config(
-        explore=Explore(ratio=ratio, uniform_transitions=100),
+        explore=Explore(ratio=ratio, epsilon_share=0.0, uniform_transitions=100),
         model=Bernoulli(hidden=50, conditioning="input", mean_over_bits=True),
         fit=Fit(members=5, updates=100, batch=20, learning_rate=1e-2, prior_weight=0.0),
         utility=Mean(reward_scale=1.0, caution=0.0),
@@ -117,7 +117,7 @@ PRESETS: dict[str, NeuralE3Config] = {
         exploit=StateGraph(discount=0.97),
     ),
     "paper-control": NeuralE3Config(
-        explore=Explore(ratio=0, episodes=100, per_epoch=10),
+        explore=Explore(ratio=0, episodes=100, per_epoch=10, epsilon_share=0.0),
         clock=False,
         model=Mlp(hidden=64),
         fit=Fit(
@@ -136,7 +136,7 @@ PRESETS: dict[str, NeuralE3Config] = {
         rounds=Rounds(updates=25_000),
     ),
     "paper-maze": NeuralE3Config(
-        explore=Explore(ratio=0, episodes=50, per_epoch=10),
+        explore=Explore(ratio=0, episodes=50, per_epoch=10, epsilon_share=0.0),
         clock=False,
         model=Conv(hidden=64, reward_head="dense"),
         fit=Fit(

@@ -71,7 +71,7 @@ class OneSeed:
         models = make_model_set(members, config.fit)
         if config.fit.dice:
             member = self.make_dynamics(key_for(key, "scout"))
-            models = models._replace(scout=Scout.fresh(member, self.problem.entries))
+            models = models._replace(scout=Scout.fresh(member, self.problem.actions, self.problem.entries))
         value = config.planner.fresh(self.problem, key_for(key, "value"))
         obs = jnp.zeros(self.encoding.shape, self.storage)
         low, high = self.encoding.low, self.encoding.high
@@ -88,7 +88,7 @@ class OneSeed:
         key_fit, key_value = key_for(key, "fit value", t), key_for(key, "v_explore", t)
         value = planner.prepare(value, models, replay, utility, self.problem, key_fit)
         policy = Policy(models, value, replay.scale)
-        if planner.estimate == "none" or (planner.estimate == "costly" and self.config.explore.epsilon == 0):
+        if planner.estimate != "free":
             return policy, jnp.array(jnp.inf)
         start = replay.rows.obs[replay.recent]  # of the newest episode
         found = planner.plan(policy, start, jnp.array(0, jnp.int32), key_value, utility, self.problem)

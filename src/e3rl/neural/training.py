@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from e3rl.e3 import Epoch, Slots, explicit_explore_exploit, small_disagreement
+from e3rl.e3 import Epoch, Slots, explicit_explore_exploit
 from e3rl.envs.playing.python_copies import EpisodeBroken, PythonCopies
 from e3rl.envs.spec import Spec
 from e3rl.models import FAMILIES
@@ -19,6 +20,7 @@ from e3rl.neural.compiled_agent import Environment, compiled_agent
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.practice import EXPLORED, ROUND, Practice, saved_shapes
 from e3rl.neural.slots import Episodes
+from e3rl.neural.stopping import Stopping
 from e3rl.planners import PLANNERS
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
@@ -42,9 +44,7 @@ class NeuralProgram(AbstractProgram):
     ):
         if len(seeds) > 1 and ends_at_its_own_time(config):
             # Otherwise a seed's result would depend on its neighbours.
-            raise UserError(
-                "epsilon and rounds.stop_on_drop end at each seed's own time: train the seeds one by one"
-            )
+            raise UserError("rounds.stop_on_drop ends at each seed's own time: train the seeds one by one")
         python = isinstance(envs[0], PythonCopies)
         if python and len(envs) > 1:
             raise UserError("environments in Python are trained one seed at a time")
@@ -55,6 +55,7 @@ class NeuralProgram(AbstractProgram):
         self.seeds = seeds
         self.keys = seed_keys(seeds)
         self.agent = compiled_agent(self.spec, config)
+        self.stopping = Stopping(config, self.spec.horizon, len(seeds))
         self.inherited: Steps | None = None
         """Experience of another agent, to begin with."""
         self._memory: Any = None
@@ -70,8 +71,8 @@ class NeuralProgram(AbstractProgram):
     def learn_all(self, record: Record, resume: bool = False) -> tuple[Policy, Replay, list[dict[str, Any]]]:
         """Algorithm 1; the exploit policies, all experience, and a summary per seed, one lane each."""
 
-        def exploit(models: ModelSet, replay: Replay, v_explore: np.ndarray) -> Any:
-            return self._exploit(record, models, replay, v_explore)
+        def exploit(models: ModelSet, replay: Replay, _: np.ndarray) -> Any:
+            return self.exploit(record, models, replay)
 
         return self.explore(record, resume, exploit)
 
@@ -89,9 +90,13 @@ class NeuralProgram(AbstractProgram):
         record.say("compiling", int(record.episodes[0]), self._explore_episodes, what=self._what())
         if resumed and ROUND in resumed.abouts[0]:  # exploration was over
             models, _, replay, practice = resumed.state
+            self.stopping.restore(resumed.abouts)
+            self.stopping.v_explore = np.asarray(practice.v_explore)
             with record:
                 return self._practise_and_judge(record, models, replay, practice, resumed.abouts)
         models, value, replay = resumed.state if resumed else self.agent.init(self.keys)
+        self.stopping = Stopping(self.config, self.spec.horizon, len(self.seeds))
+        self.stopping.restore(resumed.abouts if resumed else [])
         start = resumed.abouts[0]["epoch"] if resumed else 0
         if self.inherited is not None and not resumed:
             replay, start = self._inherit(self.inherited, Policy(models, value, replay.scale), replay)
@@ -101,7 +106,8 @@ class NeuralProgram(AbstractProgram):
 
         def collect(policy: Policy, replay: Replay, t: int) -> tuple[Replay, Episodes]:
             nonlocal learned  # on the way, where it does not wait for the end of an episode
-            learned, replay, collected = self._collect(record, policy, replay, t)
+            *new, collected = self._collect(record, policy, replay, t)
+            learned, replay = self._unless_over(tuple(new), (policy, replay))
             return replay, collected
 
         slots = Slots(
@@ -113,9 +119,10 @@ class NeuralProgram(AbstractProgram):
         )
 
         def after(epoch: Epoch) -> None:
-            self._record(record, "explore", epoch.collected, epoch.fitted, epoch.v_explore)
+            self.stopping.saw(np.asarray(epoch.collected.returns))
+            self._record(record, "explore", epoch.collected, epoch.fitted)
             state = (epoch.models, learned.value, epoch.replay)
-            record.hold(epoch.t + 1, state)
+            record.hold(epoch.t + 1, state, self.stopping.abouts())
             after_epoch(epoch)
 
         with record:
@@ -147,15 +154,21 @@ class NeuralProgram(AbstractProgram):
     def _plan(
         self, models: ModelSet, replay: Replay, policy: Policy, t: int
     ) -> tuple[Policy, Float[np.ndarray, " lanes"]]:
-        policy, v_explore = self.agent.plan(models, policy.value, replay, self.keys, self._epoch(t))
-        return policy, np.asarray(v_explore)
+        planned, v_explore = self.agent.plan(models, policy.value, replay, self.keys, self._epoch(t))
+        return self._unless_over(planned, policy), np.asarray(v_explore)
 
     def _stop(self, record: Record, t: int, v_explore: Float[np.ndarray, " lanes"]) -> bool:
-        """The paper's practical rule, a number of epochs, and line 6's."""
+        """Line 6, in every lane for itself, and the paper's practical rule, a number of epochs."""
         record.insist(~np.isnan(v_explore), v_explore, "exploration value", f" in epoch {t}")
-        epsilon = self.config.explore.epsilon
-        agreed = epsilon > 0 and small_disagreement(float(v_explore[0]), epsilon, self.spec.actions)
-        return t >= self.agent.one.epochs or agreed
+        self.stopping.look(v_explore)
+        return t >= self.agent.one.epochs or bool(self.stopping.over.all())
+
+    def _unless_over(self, new: Any, old: Any) -> Any:
+        """What has become of it in the lanes that go on; nothing changes in those where exploration is over."""
+        over = self.stopping.over
+        if not over.any():
+            return new
+        return _merged(jnp.asarray(over), new, old)
 
     def _collect(
         self, record: Record, policy: Policy, replay: Replay, t: int
@@ -180,8 +193,8 @@ class NeuralProgram(AbstractProgram):
     def _update(
         self, record: Record, models: ModelSet, replay: Replay, t: int
     ) -> tuple[ModelSet, Float[np.ndarray, " lanes"]]:
-        models, fitted = self.agent.update_models(models, replay, self.keys, self._epoch(t))
-        loss = np.asarray(fitted)
+        fitted, losses = self.agent.update_models(models, replay, self.keys, self._epoch(t))
+        models, loss = self._unless_over(fitted, models), np.asarray(losses)
         record.insist(np.isfinite(loss), loss, "model loss", f" in epoch {t}")
         return models, loss
 
@@ -191,7 +204,6 @@ class NeuralProgram(AbstractProgram):
         phase: str,
         collected: Episodes,
         loss: Float[np.ndarray, " lanes"] | None = None,
-        v_explore: Float[np.ndarray, " lanes"] | None = None,
         round_: int = 0,
     ) -> None:
         """A row per episode and seed, and a word to the watcher."""
@@ -199,8 +211,10 @@ class NeuralProgram(AbstractProgram):
             np.asarray, (collected.returns, collected.lengths, collected.disagreement)
         )
         record.read_clock()
+        exploring = phase == "explore"
+        lanes = np.flatnonzero(~self.stopping.over) if exploring else range(len(self.seeds))
         for i in range(returns.shape[1]):
-            for lane in range(len(self.seeds)):
+            for lane in map(int, lanes):
                 record.add(
                     lane,
                     phase,
@@ -209,26 +223,28 @@ class NeuralProgram(AbstractProgram):
                     int(record.env_steps[lane] + lengths[lane, i]),
                     disagreement=float(disagreement[lane, i]),
                     model_loss=math.nan if loss is None else float(loss[lane]),
-                    v_explore=math.nan if v_explore is None else float(v_explore[lane]),
+                    v_explore=float(self.stopping.v_explore[lane]),
+                    epsilon_hat=float(self.stopping.epsilon_hat[lane]),
                 )
-        done = int(record.episodes[0])
-        told = (float(returns.mean()), float(disagreement.mean()))
+        done = int(record.episodes.max())
+        told = (float(returns[lanes].mean()), float(disagreement[lanes].mean()))
         if round_:
             left = (self.config.rounds.count - round_) * self.config.rounds.episodes
             record.say(PRACTISING, done, done + left, *told, self._named(round_))
             return
-        total = self._explore_episodes if phase == "explore" else done
-        record.say(phase, done, total, *told, at_most=self.config.explore.epsilon > 0)
+        total = self._explore_episodes if exploring else done
+        missed = float(self.stopping.epsilon_hat[lanes].max()) if exploring else math.nan
+        record.say(phase, done, total, *told, at_most=self.stopping.by_itself, epsilon_hat=missed)
 
-    def _exploit(
-        self, record: Record, models: ModelSet, replay: Replay, v_explore: Float[np.ndarray, " lanes"]
+    def exploit(
+        self, record: Record, models: ModelSet, replay: Replay
     ) -> tuple[Policy, Replay, list[dict[str, Any]]]:
         """Lines 10 to 12, then practice, if any, and the episodes that count."""
         record.save()
         self._say_training(record, 1)
         policy = self.agent.exploit(models, replay, self.keys)
         abouts = [{ROUND: 0, EXPLORED: int(episodes)} for episodes in record.episodes]
-        practice = Practice.begin(policy, jnp.asarray(v_explore))
+        practice = Practice.begin(policy, jnp.asarray(self.stopping.v_explore, jnp.float32))
         return self._practise_and_judge(record, models, replay, practice, abouts)
 
     def _practise_and_judge(
@@ -245,15 +261,17 @@ class NeuralProgram(AbstractProgram):
             size = np.asarray(_norms(policy.value.online))
             record.insist(np.isfinite(size), size, "exploit network", "")
         before, count = record.episodes.copy(), self.config.evaluation_episodes
-        _, collected = self._greedy_episodes(
-            record, "exploit", policy, replay, 0, count, np.asarray(practice.v_explore)
-        )
+        _, collected = self._greedy_episodes(record, "exploit", policy, replay, 0, count)
         returns = np.asarray(collected.returns)
         summaries = []
         for lane, about in enumerate(abouts):
             explored = int(about[EXPLORED])
-            episodes = {"explore_episodes": explored, "practice_episodes": int(before[lane]) - explored}
-            summaries.append(record.summary(lane, returns[lane], self.optima[lane], **episodes))
+            more: dict[str, Any] = {
+                "explore_episodes": explored,
+                "practice_episodes": int(before[lane]) - explored,
+                "ended": self.stopping.why(lane, explored),
+            }
+            summaries.append(record.summary(lane, returns[lane], self.optima[lane], **more))
         record.finish(policy, summaries)
         return policy, replay, summaries
 
@@ -267,7 +285,6 @@ class NeuralProgram(AbstractProgram):
     ) -> tuple[Policy, Replay]:
         """App. C.3: play and train on, then go back to the best policy."""
         rounds, done = self.config.rounds, int(abouts[0][ROUND])
-        v_explore = np.asarray(practice.v_explore)
         # Before there was a choice, these were recorded like the evaluation.
         phase = "exploit" if rounds.stop_on_drop else "practice"
         while done < rounds.count:
@@ -277,12 +294,15 @@ class NeuralProgram(AbstractProgram):
                 practice = practice._replace(tried=tried)
             done += 1
             replay, collected = self._greedy_episodes(
-                record, phase, practice.tried, replay, done, rounds.episodes, v_explore
+                record, phase, practice.tried, replay, done, rounds.episodes
             )
             practice, better = practice.judged(collected.returns)
             if rounds.stop_on_drop and not better.all():
                 done = rounds.count
-            held = [{ROUND: done, EXPLORED: about[EXPLORED]} for about in abouts]
+            held = [
+                {**where, ROUND: done, EXPLORED: about[EXPLORED]}
+                for where, about in zip(self.stopping.abouts(), abouts, strict=True)
+            ]
             record.hold(self.agent.one.epochs + done, (models, None, replay, practice), held)
         record.save()
         return practice.best, replay
@@ -312,7 +332,6 @@ class NeuralProgram(AbstractProgram):
         replay: Replay,
         round_: int,
         count: int,
-        v_explore: Float[np.ndarray, " lanes"],
     ) -> tuple[Replay, Episodes]:
         before = int(record.episodes[0])
         try:
@@ -324,7 +343,7 @@ class NeuralProgram(AbstractProgram):
             self._keep_broken(record, phase, error, policy, replay)
             record.write_rows()
             raise
-        self._record(record, phase, collected, v_explore=v_explore, round_=round_)
+        self._record(record, phase, collected, round_=round_)
         return replay, collected
 
     def _say_training(self, record: Record, round_: int) -> None:
@@ -369,6 +388,14 @@ class NeuralProgram(AbstractProgram):
             self.env.close()
 
 
+@eqx.filter_jit
+def _merged(over: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
+    def choose(new: Array, old: Array) -> Array:
+        return jnp.where(over.reshape(-1, *[1] * (new.ndim - 1)), old, new)
+
+    return jax.tree.map(choose, new, old)
+
+
 @jax.jit
 def _norms(network: Any) -> Float[Array, " lanes"]:
     return jax.vmap(optax.tree.norm)(network)
@@ -376,4 +403,4 @@ def _norms(network: Any) -> Float[Array, " lanes"]:
 
 def ends_at_its_own_time(config: NeuralE3Config) -> bool:
     """Whether how long a seed trains depends on what it sees."""
-    return config.explore.epsilon > 0 or (config.rounds.count > 0 and config.rounds.stop_on_drop)
+    return config.rounds.count > 0 and config.rounds.stop_on_drop

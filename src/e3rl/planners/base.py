@@ -55,6 +55,11 @@ class AbstractPlanner(Settings):
     from_models: ClassVar[bool] = True
     """Whether better models make better plans."""
 
+    @property
+    def calibrated(self) -> bool:
+        """Whether the value of a plan falls to zero where nothing is left to find, so that it can end exploration."""
+        return False
+
     def fresh(self, problem: Problem, key: Key) -> QState | None:
         """The value before any training; None where there is none."""
         return None

@@ -18,7 +18,7 @@ from e3rl.values.imagined import Utility, ValueFit, fit_value, imagine
 from e3rl.values.update import QState
 
 TRIED = 1_024
-"""Transitions by which the disagreement that is left is judged."""
+"""Transitions by which the disagreement that is left is judged, evenly from the first to the last."""
 
 
 def fitted(
@@ -30,23 +30,22 @@ def fitted(
     problem: Problem,
     key: Key,
 ) -> QState:
-    """The value after `settings.updates` steps; as it was before the first episode, when there is nothing to imagine
-    from."""
+    """The value after as many steps as the settings say; before the first episode, when there is nothing to imagine
+    from, as it was."""
     assert value is not None
     replay = models.shown(replay)
-    draws = settings.updates * settings.batch
+    updates = settings.total(problem)
+    draws = updates * settings.batch
     key_table = key_for(key, "imagined")
     table = imagine(models.members, replay, utility, problem.actions, draws, key_table)
-    new, _ = fit_value(
-        value, models.members, replay, key, utility, settings, settings.updates, problem.actions, table
-    )
+    new, _ = fit_value(value, models.members, replay, key, utility, settings, updates, problem.actions, table)
     return jax.tree.map(lambda new, old: jnp.where(replay.size > 0, new, old), new, value)
 
 
-def beyond_tried(utility: Utility, models: ModelSet, replay: Replay, quantile: float, key: Key) -> Utility:
+def beyond_tried(utility: Utility, models: ModelSet, replay: Replay, quantile: float) -> Utility:
     """What a step is worth beyond what tried ones are still worth, by their quantile: what is left there when all is
     known is the noise of a finite fit."""
-    rows = replay.take(replay.draw(key, TRIED))
+    rows = replay.evenly(TRIED)
 
     def still(obs: Shaped[Array, "*obs"], action: Int[Array, ""], time: Int[Array, ""]) -> Float[Array, ""]:
         return utility(predict(models.members, obs, action, time))
@@ -75,6 +74,10 @@ class ValuePlanner(AbstractPlanner):
         before=0.0,
     )
 
+    @property
+    def calibrated(self) -> bool:
+        return self.tried > 0.0
+
     def fresh(self, problem: Problem, key: Key) -> QState:
         return self.value.fresh(problem, key)
 
@@ -88,7 +91,7 @@ class ValuePlanner(AbstractPlanner):
         key: Key,
     ) -> QState:
         if self.tried > 0.0:
-            utility = beyond_tried(utility, models, replay, self.tried, key_for(key, "tried"))
+            utility = beyond_tried(utility, models, replay, self.tried)
         return fitted(value, self.value, models, replay, utility, problem, key)
 
     def plan(

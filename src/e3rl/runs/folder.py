@@ -28,7 +28,8 @@ from e3rl.types import UserError
 FORMAT = 2
 """Of config.json and what belongs to it; runs of earlier versions have none."""
 COLUMNS = (
-    "phase", "episode", "env_steps", "return", "length", "disagreement", "model_loss", "seconds", "v_explore"
+    "phase", "episode", "env_steps", "return", "length", "disagreement", "model_loss", "seconds", "v_explore",
+    "epsilon_hat",
 )  # fmt: skip
 Kinds = dict[str, tuple[type, ...]]
 NUMBER = (int, float)
@@ -313,9 +314,10 @@ def read_metrics(path: Path) -> list[dict[str, str]]:
     try:
         text = table.read_bytes().decode()
         header, *rows = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1])))
-        if tuple(header) != COLUMNS:
+        if tuple(header) not in (COLUMNS, COLUMNS[:-1]):  # runs of earlier versions have no ε̂
             raise ValueError(f"its columns are {', '.join(header)}")
-        found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        missing = ["nan"] * (len(COLUMNS) - len(header))
+        found = [dict(zip(COLUMNS, [*row, *missing], strict=True)) for row in rows]
         for row in found:
             for name in COLUMNS[1:]:
                 float(row[name])

@@ -36,6 +36,8 @@ class Progress(NamedTuple):
     """What is compiled, in the phase `compiling`; which round, in those of practice."""
     at_most: bool = False
     """Whether learning may end by itself before so many episodes."""
+    epsilon_hat: float = math.nan
+    """How much return may still be missed, by the seed of which most may; nan where nobody knows."""
 
 
 Watcher: TypeAlias = Callable[[Progress], None]
@@ -77,6 +79,8 @@ def _note(progress: Progress, left: float | None) -> str:
         return f"{needed}; compiled first, up to a minute"
     told = {"return": progress.mean_return, "disagreement": progress.disagreement}
     words = [f"{name} {value:.2f}" for name, value in told.items() if not math.isnan(value)]
+    if math.isfinite(progress.epsilon_hat):
+        words.append(f"ε̂ {progress.epsilon_hat:.2g}")
     if left:
         words.append(f"{'at most' if progress.at_most else 'about'} {duration(left)} left")
     return ", ".join(words) or "no episode has ended yet"

@@ -171,13 +171,16 @@ class Record:
         disagreement: float = 0.0,
         what: str = "",
         at_most: bool = False,
+        epsilon_hat: float = math.nan,
     ) -> None:
         """A word to the watcher and, about an epoch of learning, to the callback; the rows so far go to their files."""
         now = time.perf_counter()
         if now >= self._rows_due:
             self._rows_due = now + ROWS_SECONDS
             self.write_rows(durably=False)
-        progress = Progress(phase, done, total, mean_return, disagreement, self.seconds, what, at_most)
+        progress = Progress(
+            phase, done, total, mean_return, disagreement, self.seconds, what, at_most, epsilon_hat
+        )
         self.watch(progress)
         if self.callback is not None and phase in LEARNING and self.callback(progress) is False:
             self.stopping = True
@@ -197,7 +200,7 @@ class Record:
             return
         about = {"phase": phase, "episode": int(self.episodes[lane]), "env_steps": int(env_steps)}
         played = {"return": float(total), "length": int(length), "seconds": round(self.seconds, 3)}
-        none = {"disagreement": math.nan, "model_loss": math.nan, "v_explore": math.nan}
+        none = dict.fromkeys(("disagreement", "model_loss", "v_explore", "epsilon_hat"), math.nan)
         row = {**none, **about, **played, **columns}
         if self.log is not None:
             self.log.add(self.folders, lane, row)

@@ -20,6 +20,7 @@ from e3rl.models.ensemble import Ensemble, predict
 from e3rl.replay import Replay, Transitions
 from e3rl.runs.settings import Settings, setting
 from e3rl.types import Key
+from e3rl.values.joint import together, uniform_together
 from e3rl.values.network import QNetwork
 from e3rl.values.update import QState, QStep, fresh_value, update_q
 
@@ -42,6 +43,12 @@ class ValueFit(Settings):
     updates: int = setting(
         300, "Fitted-Q steps on imagined transitions, each time the value is planned", at_least=1
     )
+    per_level: int = setting(
+        0,
+        "Such steps at least for every time step of the horizon, where values see the time step: they learn of what is "
+        "far away one time step after the other",
+        before=0,
+    )
     batch: int = setting(64, "States from the replay buffer per step", at_least=1)
     learning_rate: float = setting(1e-3, "Adam's step", above=0)
     decay: bool = setting(False, "Let the learning rate fall to a tenth over the updates")
@@ -53,6 +60,15 @@ class ValueFit(Settings):
     huber: float = setting(1.0, "Errors beyond this count linearly", above=0)
     heads: bool = setting(True, "A last layer of its own for every time step")
     hidden: int = setting(64, "Width of the two hidden layers", at_least=1)
+    joint: bool = setting(
+        False,
+        "Bits of an imagined state are drawn together as they were seen to go together, not one by one",
+        before=False,
+    )
+
+    def total(self, problem: Problem) -> int:
+        """Steps each time the value is planned."""
+        return max(self.updates, self.per_level * problem.horizon if problem.clock else 0)
 
     def step(self) -> QStep:
         return QStep(
@@ -87,6 +103,7 @@ def fit_value(
     members = jax.tree.leaves(ensemble)[0].shape[0]
     everything = jnp.arange(actions, dtype=jnp.int32)
     step = settings.step()
+    root = together(ensemble, replay) if settings.joint and ensemble.draws_bits else None
 
     def backup(
         target: QState,
@@ -114,7 +131,10 @@ def fit_value(
             predicted, gain = jax.tree.map(lambda leaf: leaf[index], (table.predicted, table.utility))
         each = (settings.batch, actions)
         chosen = jax.random.randint(key_member, each, 0, members)
-        noise = jax.random.uniform(key_noise, (*each, *ensemble.noise_shape))
+        if root is None:
+            noise = jax.random.uniform(key_noise, (*each, *ensemble.noise_shape))
+        else:
+            noise = uniform_together(key_noise, each, root)
         each_action = jax.vmap(backup, in_axes=(None, 0, 0, None, 0, 0))
         each_row = jax.vmap(each_action, in_axes=(None, 0, 0, 0, 0, 0))
         targets = each_row(state, predicted, gain, rows.time, chosen, noise)

@@ -1,0 +1,167 @@
+"""Dice against a world in which it is known what is thrown, what tells and what is told."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from e3rl.models.bernoulli import BernoulliDynamics
+from e3rl.models.dice import ENOUGH, LARGEST, MEMORY, Dice, Scout, watch
+from e3rl.models.ensemble import make_ensemble
+from e3rl.models.fit import Fit, make_model_set, update_model_set
+from e3rl.replay import Blurred, Replay, Transitions
+from e3rl.types import Trajectory
+
+BITS, ACTIONS, HORIZON = 5, 2, 4
+KEEPS, FLIPPED, COIN, CUE, SHAKEN = range(BITS)
+"""A bit that stays; its opposite if action 1 is taken; a coin; a coin that is paid; one that only action 1 throws."""
+
+
+def episodes(count, seed=0):
+    generator = np.random.default_rng(seed)
+    obs = generator.integers(0, 2, (count, BITS))
+    parts = {name: [] for name in ("obs", "action", "reward", "next_obs")}
+    for _ in range(HORIZON):
+        action = generator.integers(0, ACTIONS, count)
+        after = generator.integers(0, 2, (count, BITS))
+        after[:, KEEPS] = obs[:, KEEPS]
+        after[:, FLIPPED] = obs[:, KEEPS] ^ action
+        after[:, SHAKEN] = np.where(action == 1, after[:, SHAKEN], obs[:, SHAKEN])
+        for name, value in zip(parts, (obs, action, obs[:, CUE], after), strict=True):
+            parts[name].append(value)
+        obs = after
+    stacked = {name: jnp.asarray(np.stack(values, axis=1)) for name, values in parts.items()}
+    last = jnp.broadcast_to(jnp.arange(HORIZON) == HORIZON - 1, (count, HORIZON))
+    return Trajectory(
+        stacked["obs"].astype(jnp.int8), stacked["action"], stacked["reward"].astype(jnp.float32),
+        stacked["next_obs"].astype(jnp.int8), last, jnp.zeros_like(last), jnp.ones_like(last),
+    )  # fmt: skip
+
+
+def member(seed=0):
+    return BernoulliDynamics(BITS, ACTIONS, HORIZON, 16, key=jax.random.key(seed))
+
+
+@pytest.fixture(scope="module")
+def judged():
+    """The scout after 60 epochs of two episodes each."""
+    replay = Replay.empty(1_000, jnp.zeros(BITS, jnp.int8))
+    scout = Scout.fresh(member(), ACTIONS, BITS)
+    learned = eqx.filter_jit(lambda scout, replay, key: scout.learned(replay, key, 2 * HORIZON))
+    for t in range(60):
+        replay = replay.append(episodes(2, seed=t))
+        scout = learned(scout, replay, jax.random.key(t))
+    return scout, replay
+
+
+def test_dice_are_told_from_what_matters(judged):
+    dice = judged[0].dice
+    np.testing.assert_array_equal(dice.telling, [True, False, False, True, True])
+    np.testing.assert_array_equal(dice.foretold[0], [True, True, False, False, True])
+    np.testing.assert_array_equal(dice.foretold[1], [True, True, False, False, False])
+
+
+def test_means_are_those_after_the_action(judged):
+    scout, replay = judged
+    rows = jax.tree.map(lambda leaf: np.asarray(leaf[: int(replay.size)]), replay.rows)
+    assert float(scout.dice.seen.sum()) == len(rows.action)
+    everywhere = (rows.next_obs.sum(axis=0) + 0.5) / (len(rows.action) + 1)
+    for action in range(ACTIONS):
+        own = rows.next_obs[rows.action == action]
+        np.testing.assert_allclose(
+            scout.dice.mean[action], (own.sum(axis=0) + everywhere) / (len(own) + 1), rtol=1e-5
+        )
+
+
+def test_before_enough_was_seen_everything_matters():
+    dice = Dice.unseen(ACTIONS, BITS)
+    little = dice._replace(counted=jnp.array([ENOUGH / 2 - 1, ENOUGH / 2]))
+    for counts in (dice, little):
+        assert counts.telling.all()
+        assert counts.foretold.all()
+    enough = dice._replace(counted=jnp.array([ENOUGH, 0.0]))
+    assert not enough.telling.any()
+
+
+def test_counts_against_loops():
+    scout, dice = member(3), Dice.unseen(ACTIONS, BITS)
+    replay = Replay.empty(100, jnp.zeros(BITS, jnp.int8)).append(episodes(2))
+    rows, new = replay.newest(3 * HORIZON)
+    others = jnp.asarray(np.random.default_rng(1).integers(0, 2, (3 * HORIZON, BITS)), jnp.float32)
+    dice = watch(dice, scout, rows, new, others)
+    found = watch(dice, scout, rows, new, others)
+
+    assert int(new.sum()) == 2 * HORIZON
+    gain, worth = np.zeros((2, ACTIONS, BITS)), np.zeros((2, ACTIONS, BITS))
+    number = np.zeros(ACTIONS)
+    mean, foretold = np.asarray(dice.mean), np.asarray(dice.foretold)
+
+    def losses(obs, row):
+        entries, rest = scout.entry_losses(obs, row)
+        return np.minimum(np.asarray(entries), LARGEST), min(float(rest), LARGEST)
+
+    for i in range(2 * HORIZON):
+        row = jax.tree.map(lambda leaf, i=i: leaf[i], rows)
+        a = int(row.action)
+        number[a] += 1
+        entries, rest = losses(row.obs, row)
+        chance = np.where(np.asarray(row.next_obs) > 0.5, mean[a], 1 - mean[a])
+        better = np.minimum(-np.log(chance), LARGEST) - entries
+        whole = (entries * foretold[a]).sum() + rest
+        for j in range(BITS):
+            changed, other = losses(row.obs.at[j].set(others[i, j]), row)
+            missed = (changed * foretold[a]).sum() + other - whole
+            worth[:, a, j] += missed, missed**2
+            gain[:, a, j] += better[j], better[j] ** 2
+    keep = np.exp(-number / MEMORY)
+    np.testing.assert_allclose(found.counted, keep * np.asarray(dice.counted) + number, rtol=1e-5)
+    np.testing.assert_allclose(found.gain, keep[:, None] * np.asarray(dice.gain) + gain, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        found.worth, keep[:, None] * np.asarray(dice.worth) + worth, rtol=1e-4, atol=1e-4
+    )
+
+
+def test_blurred_rows():
+    obs = jnp.asarray(np.random.default_rng(0).integers(0, 2, (6, 3)), jnp.float32)
+    idle, unforeseen = jnp.array([False, True, False]), jnp.array([[False, False, True], [False] * 3])
+    blurred = Blurred(idle, unforeseen, jnp.full((2, 3), 0.25))
+    shown = np.asarray(blurred.before(obs, jax.random.key(2)))
+    np.testing.assert_array_equal(shown[:, [0, 2]], obs[:, [0, 2]])
+    assert shown[:, 1].sum() == obs[:, 1].sum()  # exchanged among the rows
+    action = jnp.array([0, 1, 0, 1, 0, 1])
+    after = np.asarray(blurred.after(obs, action))
+    np.testing.assert_array_equal(after[:, :2], obs[:, :2])
+    np.testing.assert_array_equal(after[:, 2], np.where(np.asarray(action) == 0, 0.25, obs[:, 2]))
+
+
+def test_members_agree_about_dice_that_were_recognised(judged):
+    """With as few transitions members remember other things about the coins; shown as dice they agree about them."""
+    scout, replay = judged
+    settings = Fit(members=3, updates=2_000, prior_weight=0.0, dice=True)
+    start = make_model_set(make_ensemble(member_of, 3, jax.random.key(5)), settings)
+    fit = eqx.filter_jit(update_model_set)
+    rows = replay.take(jnp.arange(100))
+
+    def apart(models):
+        def one(member):
+            return jax.vmap(member)(rows.obs, rows.action, rows.time).obs[:, COIN]
+
+        return float(jnp.mean(jnp.std(eqx.filter_vmap(one)(models.members), axis=0)))
+
+    plain, _ = fit(start, replay, jax.random.key(6), settings)
+    told, _ = fit(start._replace(scout=scout), replay, jax.random.key(6), settings)
+    assert apart(told) < 0.5 * apart(plain)
+
+
+def member_of(key):
+    return BernoulliDynamics(BITS, ACTIONS, HORIZON, 16, key=key)
+
+
+def test_other_families_say_nothing_by_entry():
+    rows = Transitions(*[jnp.zeros(1)] * 6)
+    from e3rl.models.mlp import MlpDynamics
+
+    other = MlpDynamics(BITS, ACTIONS, 8, key=jax.random.key(0))
+    with pytest.raises(NotImplementedError):
+        other.entry_losses(jnp.zeros(BITS), rows)

@@ -1,0 +1,99 @@
+"""Line 6 of Neural-E³: what may still be missed, in units of return, and when it is little enough for long enough."""
+
+import numpy as np
+import pytest
+
+from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.stopping import LEAST_PATIENCE, Stopping
+from e3rl.runs.settings import changed
+
+
+def stopping(lanes=1, horizon=5, **changes):
+    config = changed(NeuralE3Config(), {name.replace("__", "."): value for name, value in changes.items()})
+    return Stopping(config, horizon, lanes)
+
+
+def test_what_may_be_missed_is_the_unknown_times_the_range_of_returns():
+    rule = stopping()
+    rule.saw(np.array([[1.0, -1.0]]))
+    rule.saw(np.array([[5.0, 0.0]]))
+    rule.look(np.array([0.25]))
+    assert rule.epsilon_hat == pytest.approx(0.25 * 6.0)
+
+
+def test_while_every_return_is_the_same_nobody_knows_and_nothing_ends():
+    rule = stopping()
+    rule.saw(np.array([[0.0, 0.0]]))
+    for _ in range(50):
+        rule.look(np.array([0.0]))
+    assert np.isinf(rule.epsilon_hat).all()
+    assert not rule.over.any()
+    assert "every return was the same" in rule.why(0, 50)
+
+
+@pytest.mark.parametrize("horizon", [5, 30])
+def test_little_must_be_left_for_a_while(horizon):
+    rule = stopping(horizon=horizon, explore__epsilon_share=0.1)
+    rule.saw(np.array([[0.0, 2.0]]))
+    patience = max(LEAST_PATIENCE, horizon)
+    for _ in range(patience - 1):
+        rule.look(np.array([0.1]))
+    rule.look(np.array([0.11]))  # begins again
+    for _ in range(patience - 1):
+        rule.look(np.array([0.1]))
+        assert not rule.over.any()
+    rule.look(np.array([0.1]))
+    assert rule.over.all()
+    assert rule.why(0, 40) == "by itself: an estimated 0.2 of return may still be missed"
+
+
+def test_epsilon_is_in_units_of_return_and_goes_before_the_share():
+    rule = stopping(explore__epsilon=0.05)
+    rule.saw(np.array([[0.0, 2.0]]))
+    for _ in range(20):
+        rule.look(np.array([0.03]))  # 0.06 of return, less than a tenth of the range
+    assert not rule.over.any()
+    assert "the most that it was given: an estimated 0.06 of return" in rule.why(0, 20)
+    for _ in range(20):
+        rule.look(np.array([0.025]))
+    assert rule.over.all()
+
+
+def test_a_lane_that_is_over_stays_as_it_is():
+    rule = stopping(lanes=2)
+    rule.saw(np.array([[0.0, 1.0], [0.0, 1.0]]))
+    for _ in range(LEAST_PATIENCE):
+        rule.look(np.array([0.01, 1.0]))
+    np.testing.assert_array_equal(rule.over, [True, False])
+    rule.saw(np.array([[9.0, 9.0], [2.0, 2.0]]))
+    rule.look(np.array([7.0, 0.5]))
+    np.testing.assert_allclose(rule.epsilon_hat, [0.01, 1.0])
+    np.testing.assert_array_equal(rule.over, [True, False])
+
+
+def test_without_a_calibrated_estimate_the_number_of_episodes_ends_it():
+    rule = stopping(planner__tried=0.0)
+    rule.saw(np.array([[0.0, 1.0]]))
+    for _ in range(50):
+        rule.look(np.array([0.0]))
+    assert not rule.by_itself
+    assert not rule.over.any()
+    assert rule.why(0, 50) == "after 50 episodes, as many as it was given"
+
+
+def test_what_a_checkpoint_says_restores_it():
+    rule = stopping(lanes=2)
+    rule.saw(np.array([[0.0, 1.0], [0.0, 3.0]]))
+    for _ in range(4):
+        rule.look(np.array([0.01, 1.0]))
+    other = stopping(lanes=2)
+    other.restore(rule.abouts())
+    for _ in range(LEAST_PATIENCE - 4):
+        rule.look(np.array([0.01, 0.02]))
+        other.look(np.array([0.01, 0.02]))
+    np.testing.assert_array_equal(other.over, [True, False])
+    np.testing.assert_array_equal(other.quiet, rule.quiet)
+    np.testing.assert_array_equal(other.epsilon_hat, rule.epsilon_hat)
+    fresh = stopping()
+    fresh.restore([{"epoch": 3}])  # from before there was a rule
+    assert fresh.quiet[0] == 0
