@@ -59,7 +59,9 @@ def test_a_value_has_a_head_for_every_step_only_where_there_is_a_clock(clock, he
         ({"exploit": "dqn", "exploit.snapshots": 7}, "snapshots must divide the updates, 15000, got 7"),
         ({"model": "mlp", "utility": "mean"}, "utility 'mean' is between probabilities: use 'squared' with mlp"),
         ({"model": "conv", "utility": "hellinger"}, "utility 'hellinger' is between probabilities: use .* with conv"),
-        ({"explore.epsilon": 0.1, "planner": "uniform"}, "that estimates v_explore: planner 'uniform' has none"),
+        ({"explore.epsilon": 0.1, "planner": "uniform"}, "epsilon needs .*: planner 'uniform' has none, value has"),
+        ({"explore.epsilon": 0.1, "planner": "graph"}, "epsilon needs .*: planner 'graph' has none, value has"),
+        ({"explore.epsilon": 0.1, "planner.tried": 0.0}, "planner 'value' does with planner.tried=0.9"),
         ({"planner": "graph", "planner.playouts": 3}, "planner 'graph' has no setting 'playouts'; it has nodes, fron"),
         ({"planner.nodes": 1, "planner": "graph"}, "nodes must be at least 2, got 1"),
         ({"model.mean_over_bits": True, "model": "mlp"}, "model 'mlp' has no setting 'mean_over_bits'; it has hidden"),
@@ -80,7 +82,9 @@ def test_what_cannot_work_is_one_line(changes, message):
 
 
 def test_what_can():
-    config = changed(NeuralE3Config(), {"utility": "mean", "model": "factored", "explore.epsilon": "0.1"})
+    config = changed(NeuralE3Config(), {"utility": "mean", "model": "factored"})
+    assert NeuralE3Config().tells_dice
+    assert not config.tells_dice
     assert config.utility.of_probabilities
     settings = {"planner": "graph", "exploit": "graph", "exploit.snap": "true", "planner.nodes": "1e3"}
     searched = changed(config, settings)

@@ -1,5 +1,6 @@
 """Training Neural-E³ on locks of three levels: its record, its ends, and resuming to the same bytes."""
 
+import copy
 import math
 
 import jax
@@ -160,29 +161,70 @@ def test_an_exploit_network_that_is_no_number_stops_the_run(tmp_path, monkeypatc
     assert RunFolder(tmp_path / "seed3").about_checkpoint()["epoch"] == 7
 
 
-def test_a_huge_epsilon_stops_once_there_is_a_value_and_leaves_a_checkpoint(tmp_path):
-    """Line 6: before the first episode v_explore is unknown, after it everything is below ε/|A|."""
-    config = changed(TINY, {"explore.epsilon": 1e9})
+@pytest.fixture(scope="module")
+def own_times(tmp_path_factory):
+    """Seeds that end at their own time: what is left to find is scripted, the rest is as ever."""
+    config = changed(
+        TINY, {"explore.episodes": 40, "explore.epsilon": 1.0, "explore.uniform_transitions": 999}
+    )
 
-    def run(resume):
-        made = tiny.program(config, FIRST)
-        made.agent = AGENT  # ε is no part of what is compiled for values
-        made.learn(tiny.record(tmp_path, config, FIRST), resume)
+    def run(out, seeds=SEEDS, resume=False, watch=lambda progress: None):
+        made = tiny.program(config, seeds)
+        plan = made.agent.plan
 
-    run(resume=False)
-    folder = RunFolder(tmp_path / "seed3")
-    assert folder.summary()["explore_episodes"] == 1
-    assert folder.about_checkpoint()["epoch"] == 1
-    assert [row["phase"] for row in read_metrics(folder.path)] == ["explore"] + ["exploit"] * 5
-    policy = folder.policy.read_bytes()
-    run(resume=True)
-    assert folder.policy.read_bytes() == policy
+        def scripted(models, value, replay, keys, t):
+            policy, _ = plan(models, value, replay, keys, t)
+            quiet = {3: 12, 4: 17}  # seed: the epoch from which on nothing is left
+            return policy, jnp.array([0.0 if int(t[0]) >= quiet[seed] else 9.0 for seed in seeds])
+
+        made.agent = copy.copy(made.agent)
+        made.agent.plan = scripted
+        return made.learn_all(tiny.record(out, config, seeds, watch), resume)
+
+    return run
 
 
-@pytest.mark.parametrize("changes", [{"explore.epsilon": 1.0}, {"rounds.count": 1}])
-def test_settings_that_end_at_a_seeds_own_time_take_one_seed(changes):
+def test_every_seed_ends_at_its_own_time(own_times, tmp_path):
+    """Line 6 for several seeds in one program: each as it would be alone, and one that is over changes no more."""
+    _, _, summaries = own_times(tmp_path / "both")
+    # After `quiet` epochs little is left, and that for ten epochs.
+    assert [summary["explore_episodes"] for summary in summaries] == [21, 26]
+    assert all(summary["ended"].startswith("by itself: ") for summary in summaries)
+    for seed, explored in zip(SEEDS, (21, 26), strict=True):
+        own_times(tmp_path / "alone", (seed,))
+        rows, alone = (read_metrics(tmp_path / name / f"seed{seed}") for name in ("both", "alone"))
+        assert [row["phase"] for row in rows] == ["explore"] * explored + ["exploit"] * 5
+        for row, other in zip(rows[:explored], alone, strict=False):
+            assert row["return"] == other["return"]
+        assert float(rows[explored - 1]["epsilon_hat"]) == 0.0
+
+
+@pytest.mark.parametrize("episode", [9, 23, 26])
+def test_seeds_that_end_at_their_own_time_resume_exactly(own_times, tmp_path, episode):
+    """Interrupted before the first is over, between the two, and after the last episode."""
+    own_times(tmp_path / "whole")
+
+    def stop(progress):
+        if progress.phase == "explore" and progress.episode == episode:
+            raise SystemExit
+
+    with pytest.raises(SystemExit):
+        own_times(tmp_path / "parts", watch=stop)
+    own_times(tmp_path / "parts", resume=True)
+    assert_same_run(tmp_path / "parts", tmp_path / "whole")
+
+
+def test_an_epsilon_that_cannot_be_reached_leaves_it_to_the_number_of_episodes(tmp_path):
+    config = changed(TINY, {"explore.epsilon": 1e-9})
+    _, _, summaries = tiny.program(config).learn_all(tiny.record(tmp_path, config), False)
+    for summary in summaries:
+        assert summary["explore_episodes"] == 7
+        assert summary["ended"].startswith("after 7 episodes, the most that it was given: ")
+
+
+def test_rounds_that_end_at_a_seeds_own_time_take_one_seed():
     with pytest.raises(UserError, match="one by one"):
-        tiny.program(changed(TINY, changes))
+        tiny.program(changed(TINY, {"rounds.count": 1}))
 
 
 def test_rounds_of_more_episodes_and_training():

@@ -83,7 +83,8 @@ class Fit(Settings):
     dice: bool = setting(
         False,
         "Entries of observations that nothing foretells, or that foretell nothing, are recognised by one more network "
-        "and shown to models and values as dice; otherwise they are remembered, and disagreed about",
+        "and shown to models and values as dice; otherwise they are remembered, and disagreed about. For families "
+        "whose loss is by entry (bernoulli), learning step by step between episodes",
         before=False,
     )
 

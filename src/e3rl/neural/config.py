@@ -111,12 +111,12 @@ class NeuralE3Config(Settings):
     )
     utility: AbstractUtility = part(Squared(), UTILITIES, "What a step is worth: δ of section 2")
     planner: AbstractPlanner = part(
-        ValuePlanner(value=ValueFit(per_level=15, joint=True), tried=0.9),
+        ValuePlanner(value=ValueFit(levels=20, joint=True), tried=0.9),
         PLANNERS,
         "Who explores (section 4.2)",
     )
     exploit: AbstractPlanner = part(
-        ImaginedValue(value=ValueFit(updates=15_000, per_level=750, joint=True)),
+        ImaginedValue(value=ValueFit(updates=15_000, levels=20, joint=True)),
         EXPLOITERS,
         "Who exploits (section 4.3)",
     )
@@ -133,13 +133,9 @@ class NeuralE3Config(Settings):
                 f"epsilon needs a planner whose estimate falls to zero when nothing is left to find: planner {name!r} "
                 f"{'does with planner.tried=0.9' if name == 'value' else 'has none, value has'}"
             )
-        if self.fit.dice and not self.model.tells_dice:
-            name = FAMILIES.name_of(type(self.model))
-            raise UserError(
-                f"fit.dice needs losses by entry, which {name} models have not: set fit.dice=false"
-            )
-        if self.fit.dice and (self.explore.update_every > 0 or self.fit.unroll > 1):
-            raise UserError(
-                "fit.dice is for episodes that are learned from when they are over, step by step: "
-                "set explore.update_every=0 and fit.unroll=1, or fit.dice=false"
-            )
+
+    @property
+    def tells_dice(self) -> bool:
+        """Whether dice are told: where the family's loss is by entry, and by single steps of episodes that are over."""
+        stepwise = self.explore.update_every == 0 and self.fit.unroll == 1
+        return self.fit.dice and self.model.tells_dice and stepwise

@@ -69,7 +69,7 @@ class OneSeed:
         config = self.config
         members = make_ensemble(self.make_dynamics, config.fit.members, key_for(key, "models"))
         models = make_model_set(members, config.fit)
-        if config.fit.dice:
+        if config.tells_dice:
             member = self.make_dynamics(key_for(key, "scout"))
             models = models._replace(scout=Scout.fresh(member, self.problem.actions, self.problem.entries))
         value = config.planner.fresh(self.problem, key_for(key, "value"))

@@ -43,10 +43,10 @@ class ValueFit(Settings):
     updates: int = setting(
         300, "Fitted-Q steps on imagined transitions, each time the value is planned", at_least=1
     )
-    per_level: int = setting(
+    levels: int = setting(
         0,
-        "Such steps at least for every time step of the horizon, where values see the time step: they learn of what is "
-        "far away one time step after the other",
+        "Horizon up to which these are enough where values see the time step; longer ones take more, in proportion, "
+        "since values learn of what is far away one time step after the other. 0 takes as many at any horizon",
         before=0,
     )
     batch: int = setting(64, "States from the replay buffer per step", at_least=1)
@@ -68,7 +68,9 @@ class ValueFit(Settings):
 
     def total(self, problem: Problem) -> int:
         """Steps each time the value is planned."""
-        return max(self.updates, self.per_level * problem.horizon if problem.clock else 0)
+        if self.levels == 0 or not problem.clock:
+            return self.updates
+        return max(self.updates, -(-self.updates * problem.horizon // self.levels))
 
     def step(self) -> QStep:
         return QStep(
