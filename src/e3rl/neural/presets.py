@@ -50,8 +50,9 @@ STATIONARY = ValueFit(target_rate=0.05, discount=0.99, heads=False)
 PRESETS: dict[str, NeuralE3Config] = {
     "e3rl": NeuralE3Config(),
     "e3rl-long": NeuralE3Config(
-        explore=Explore(ratio=45),
+        explore=Explore(ratio=45, epsilon_share=0.0),
         fit=Fit(prior_weight=0.1, batch=256),
+        utility=Marginal(),
         planner=ValuePlanner(value=ValueFit(batch=256)),
         exploit=ImaginedValue(value=ValueFit(updates=15_000, batch=256)),
     ),
