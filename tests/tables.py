@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from e3rl.envs.encoding import Encoding
 from e3rl.envs.spec import Spec
 from e3rl.models.base import AbstractDynamics, Prediction, Problem
-from e3rl.planners.utility import Hellinger, Marginal, Mean, Squared
+from e3rl.planners.utility import Hellinger, Joint, Marginal, Mean, Squared
 from e3rl.replay import Replay, Transitions
 from e3rl.values.network import QNetwork
 
@@ -109,6 +109,9 @@ def plain_disagreement(utility, obs, reward):
                 return sum(abs(a - b) + abs((1 - a) - (1 - b)) for a, b in pairs) + utility.reward_scale * gap
             case Mean():
                 return (sum(abs(a - b) for a, b in pairs) + utility.reward_scale * gap) / (len(pairs) + 1)
+            case Joint():
+                alike = math.prod(1 - abs(a - b) for a, b in pairs)
+                return 2 * (1 - alike) + utility.reward_scale * gap
             case Hellinger():
                 affinity = math.exp(-((utility.reward_scale * gap) ** 2))
                 for a, b in pairs:

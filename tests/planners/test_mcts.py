@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from unittest import mock
 
@@ -32,7 +33,7 @@ from e3rl.models.fit import ModelSet
 from e3rl.planners import mcts
 from e3rl.planners.base import Policy
 from e3rl.planners.mcts import TreeSearch
-from e3rl.planners.utility import Hellinger, Marginal, Mean, Squared
+from e3rl.planners.utility import Hellinger, Joint, Marginal, Mean, Squared
 from e3rl.replay import Scale
 from e3rl.values.update import QStep, make_q_state
 
@@ -48,6 +49,7 @@ UTILITIES = {
     "mean": (Mean(reward_scale=SCALE), False),
     "hellinger": (Hellinger(reward_scale=SCALE, caution=0.3), True),
     "squared": (Squared(reward_scale=SCALE), False),
+    "joint": (Joint(reward_scale=SCALE), False),
     "cautious": (Squared(reward_scale=SCALE, caution=0.3), True),
 }
 """Utilities, and whether they are used to exploit."""
@@ -325,6 +327,26 @@ def test_common_noise_leaves_identical_members_nothing_to_disagree_about(network
         calm.children_rewards[0] == 0.0
     )  # from one state, one belief; later their particles are elsewhere
     assert float(believed.value) < float(sampled.value)
+
+
+def test_particles_are_compared_as_a_whole_where_the_utility_does(network):
+    """Rewards apart, as a dictionary counts the particles of the node that is reached."""
+    rng = np.random.default_rng(5)
+    shape = (MEMBERS, HORIZON, STATES, ACTIONS)
+    members = tables(rng.uniform(0.2, 0.8, (*shape, BITS)), np.zeros(shape), np.zeros(shape))
+    found = set()
+    for settings in (SETTINGS, OWN_DICE):
+        _, tree = run(members, settings, "joint", network)
+        for node in range(len(tree.parents)):
+            for action, child in enumerate(tree.children_index[node]):
+                if child != -1:
+                    p, q = (
+                        Counter(map(tuple, drawn.T.tolist())) for drawn in tree.embeddings.particles[child]
+                    )
+                    slow = sum(abs(p[x] - q[x]) for x in p | q) / settings.particles
+                    assert tree.children_rewards[node, action] == pytest.approx(slow, abs=1e-6)
+                    found.add(slow)
+    assert found >= {0.0, 0.5, 1.0, 1.5}
 
 
 @pytest.mark.parametrize("leaf", ["zero", "rollout"])

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +16,11 @@ from e3rl.models.base import Prediction
 from e3rl.planners import UTILITIES
 from e3rl.planners.utility import (
     Hellinger,
+    Joint,
     Marginal,
     Mean,
     Squared,
+    empirical_total_variation,
     mean_reward,
     total_variation,
 )
@@ -26,7 +29,7 @@ MEMBERS, BITS = 3, 4
 CAUTION = 0.3
 EVERY = [
     kind(reward_scale=scale, caution=caution)
-    for kind in (Marginal, Mean, Hellinger, Squared)
+    for kind in (Marginal, Mean, Hellinger, Joint, Squared)
     for scale, caution in ((0.0, 0.0), (0.4, CAUTION))
 ]
 
@@ -76,7 +79,7 @@ def test_only_distances_of_distributions_need_chances():
     needs = {
         name: kind.of_probabilities for name, kind in UTILITIES.items() if kind.__module__.startswith("e3rl.")
     }
-    assert needs == {"marginal": False, "mean": True, "hellinger": True, "squared": False}
+    assert needs == {"marginal": False, "mean": True, "hellinger": True, "joint": True, "squared": False}
 
 
 def test_total_variation_has_no_half():
@@ -103,15 +106,44 @@ def joint(p):
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.lists(chance, min_size=BITS, max_size=BITS), min_size=2, max_size=2))
 def test_distances_are_those_of_the_joint_distributions_or_bound_them(pair):
-    """Hellinger is that of the products and bounds their TV from both sides; the sum of the factors' TVs bounds it from
-    above."""
+    """Hellinger is that of the products and bounds their TV from both sides; what same dice make of them bounds it from
+    above, and the sum of the factors' TVs bounds that."""
     found = fast(prediction([*pair, pair[1]], [0.0] * MEMBERS))
-    marginal, hellinger = float(found[0][0]), float(found[4][0])
+    marginal, hellinger, alike = float(found[0][0]), float(found[4][0]), float(found[6][0])
     p, q = joint(pair[0]), joint(pair[1])
     assert hellinger == pytest.approx(0.5 * np.sum((np.sqrt(p) - np.sqrt(q)) ** 2), abs=1e-5)
     tv = total_variation(p, q)
     assert tv**2 / 8 - 1e-5 <= hellinger <= tv / 2 + 1e-5
-    assert tv <= marginal + 1e-5
+    assert tv - 1e-5 <= alike <= marginal + 1e-5
+
+
+fast_empirical = jax.jit(empirical_total_variation)
+particles = st.lists(st.integers(0, 2**9 - 1), min_size=3 * 6, max_size=3 * 6)
+few_particles = st.lists(st.integers(0, 2), min_size=3 * 6, max_size=3 * 6)
+
+
+@settings(deadline=None, max_examples=100)
+@given(particles | few_particles, st.sampled_from([np.int8, np.float32]))
+def test_particles_are_compared_whole_as_a_dictionary_counts_them(drawn, dtype):
+    """Of nine bits, which are more than a byte."""
+    whole = np.array(drawn).reshape(3, 6)
+    bits = np.moveaxis(whole[..., None] >> np.arange(9) & 1, -1, 1).astype(dtype)
+    counts = [Counter(member) for member in whole.tolist()]
+    slow = [[sum(abs(p[x] - q[x]) for x in p | q) / 6 for q in counts] for p in counts]
+    np.testing.assert_allclose(fast_empirical(jnp.array(bits)), slow, atol=1e-6)
+
+
+def test_particles_with_the_same_marginals_may_differ_as_a_whole():
+    """Two bits that are always equal, and two that never are: bit by bit members agree."""
+    drawn = jnp.array([[[0, 1], [0, 1]], [[0, 1], [1, 0]]], jnp.int8)
+    rewards = jnp.array([0.0, 0.5])
+    predicted = Prediction(jnp.mean(drawn, axis=-1), rewards, jnp.zeros(2), particles=drawn)
+    assert float(Marginal(reward_scale=0.0).explore(predicted)) == 0.0
+    assert float(Joint(reward_scale=0.0).explore(predicted)) == 2.0
+    assert float(Joint(reward_scale=0.4).explore(predicted)) == pytest.approx(2.2)
+    images = predicted._replace(particles=drawn.reshape(2, 1, 2, 1, 2))
+    assert float(Joint(reward_scale=0.0).explore(images)) == 2.0
+    assert float(Joint(reward_scale=0.0).explore(predicted._replace(particles=None))) == 0.0
 
 
 def test_exploiting_averages_the_predicted_reward():

@@ -21,6 +21,7 @@ from tables import (
 
 from e3rl.models.fit import ModelSet
 from e3rl.planners import exploit_dqn, exploit_value
+from e3rl.planners import value as fitting
 from e3rl.planners.base import Policy
 from e3rl.planners.exploit_dqn import OfflineDqn
 from e3rl.planners.exploit_value import ImaginedValue
@@ -69,6 +70,20 @@ def test_the_value_is_fitted_for_the_utility_that_is_planned_for(planner):
         assert int(value.updates) == SETTINGS.updates
     nothing = prepare(jnp.array(0), everywhere()._replace(size=jnp.array(0, jnp.int32)))
     jax.tree.map(np.testing.assert_array_equal, nothing, start())
+
+
+def test_members_go_their_own_ways_for_as_many_steps_as_are_set(monkeypatch):
+    asked = []
+
+    def recorded(value, *given):
+        asked.append(given[-1])
+        return value, jnp.array(0.0)
+
+    monkeypatch.setattr(fitting, "fit_value", recorded)
+    given = models_of(some_tables()), everywhere(), UTILITY.explore, PROBLEM, KEY
+    for planner in (ValuePlanner(), ValuePlanner(propagate=3), TreeSearch()):
+        planner.prepare(start(), *given)
+    assert asked == [1, 3, 1]
 
 
 VALUES = {

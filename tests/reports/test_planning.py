@@ -15,15 +15,15 @@ HEADER = (
 HEAD = ["| exploration | seeds solved | mean returns | paid episodes |", "|---|---|---|---|"]
 
 
-def save(folder, name, *rows):
+def save(folder, name, *rows, group="planning"):
     """Rows of (seed, episodes, return, solved, paid)."""
     lines = [
-        f"planning/{name},8,antishaped,{seed},{episodes // 8},{episodes},{mean},4.125,{solved},{paid},9.5"
+        f"{group}/{name},8,antishaped,{seed},{episodes // 8},{episodes},{mean},4.125,{solved},{paid},9.5"
         for seed, episodes, mean, solved, paid in rows
     ]
-    path = folder / f"planning-{name}.csv"
+    path = folder / f"{group}-{name}.csv"
     path.write_text("\n".join([HEADER, *lines, ""]))
-    path.with_suffix(".json").write_text(json.dumps({"experiment": f"planning/{name}"}))
+    path.with_suffix(".json").write_text(json.dumps({"experiment": f"{group}/{name}"}))
     return path
 
 
@@ -50,6 +50,22 @@ def test_budgets_that_differ_are_named(tmp_path):
     assert table(tmp_path).splitlines()[2:] == [
         "| mcts (64 episodes) | 0 of 1 | 0.50 | 2 |",
         "| value (128 episodes) | 1 of 1 | 4.00 | 9 |",
+    ]
+
+
+def test_a_comparison_on_its_own_lock_has_a_table_of_its_own(tmp_path):
+    save(tmp_path, "value", (0, 128, 4.0, True, 9))
+    solved = (200, 60, 4.0, True, 8), (201, 60, 0.25, False, 3)
+    save(tmp_path, "mcts", (200, 30, 4.0, True, 5), (201, 30, 4.0, True, 5), *solved, group="planning-h5")
+    save(tmp_path, "value", (200, 60, 0.5, False, 2), group="planning-h5")
+    assert table(tmp_path).splitlines() == [
+        *HEAD,
+        "| value | 1 of 1 | 4.00 | 9 |",
+        "",
+        "| h5 | seeds solved, after episodes | mean returns | paid episodes |",
+        HEAD[1],
+        "| mcts | 2, 1 of 2, after 30, 60 | 4.00, 0.25 | 8, 3 |",
+        "| value | 0 of 1, after 60 | 0.50 | 2 |",
     ]
 
 

@@ -65,6 +65,28 @@ def _options(planner: str = "mcts", **changes: Any) -> LockExperiment:
     )
 
 
+def _compared(horizon: int, planner: str, **changes: Any) -> LockExperiment:
+    """One way to compare the members' states, against the others at equal episodes."""
+    chosen = {"planner": planner, "exploit.value.updates": 6_000}
+    chosen |= {name.replace("__", "."): value for name, value in changes.items()}
+    ratios = (6, 8, 12) if horizon == 5 else (8, 12, 16)
+    return LockExperiment(
+        horizon,
+        ratios,
+        seeds=(200, 201, 202, 203, 204),
+        changes=tuple(chosen.items()),
+        rewards=("antishaped",),
+    )
+
+
+_COMPARED: dict[str, dict[str, Any]] = {
+    "value": {"planner": "value"},
+    "value-propagate-2": {"planner": "value", "planner__propagate": 2},
+    "value-propagate-3": {"planner": "value", "planner__propagate": 3},
+    "mcts": {"planner": "mcts"},
+    "mcts-distance-joint": {"planner": "mcts", "utility": "joint"},
+}
+
 LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
     "lock/h5": LockExperiment(5, (5, 8, 10, 12, 15, 20, 25)),
     "lock/h10": LockExperiment(10, (10, 12, 15, 20, 25, 30, 50)),
@@ -92,6 +114,7 @@ LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
     "planning/value-no-prior": _options("value", fit__prior_weight=0.0),
     "planning/value-input": _options("value", model__conditioning="input"),
     "planning/value-exploit-dqn": _options("value", exploit="dqn", exploit__value__updates=30_000),
+    **{f"planning-h{h}/{name}": _compared(h, **given) for h in (5, 8) for name, given in _COMPARED.items()},
 }
 
 

@@ -29,6 +29,8 @@ class Prediction(NamedTuple):
     termination: Float[Array, "..."]
     detail: Any = ()
     """What `draw` needs beyond the mean, arrays of the family's own choosing."""
+    particles: Shaped[Array, "..."] | None = None
+    """Draws of the next observation on a last axis K, where a planner has some and asks what they are worth."""
 
 
 def within_bounds(obs: Float[Array, "..."]) -> Float[Array, "..."]:

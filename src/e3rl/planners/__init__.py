@@ -7,7 +7,7 @@ from e3rl.planners.graph_search import GraphSearch
 from e3rl.planners.mcts import TreeSearch
 from e3rl.planners.state_graph import StateGraph
 from e3rl.planners.uniform import Uniform
-from e3rl.planners.utility import AbstractUtility, Hellinger, Marginal, Mean, Squared
+from e3rl.planners.utility import AbstractUtility, Hellinger, Joint, Marginal, Mean, Squared
 from e3rl.planners.value import ValuePlanner
 from e3rl.registry import Registry
 
@@ -42,6 +42,7 @@ UTILITIES: Registry[type[AbstractUtility]] = Registry(
         "marginal": Marginal,
         "mean": Mean,
         "hellinger": Hellinger,
+        "joint": Joint,
         "squared": Squared,
     },
 )

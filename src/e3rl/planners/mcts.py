@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import mctx
 from jaxtyping import Array, Float, Int, Shaped
 
-from e3rl.models.base import Prediction, Problem, within_bounds
+from e3rl.models.base import Problem, within_bounds
 from e3rl.models.ensemble import Ensemble
 from e3rl.models.fit import ModelSet
 from e3rl.planners.base import AbstractPlanner, Plan, Policy, single
@@ -149,12 +149,11 @@ def search(
 
         drawn, predicted = eqx.filter_vmap(each)(ensemble, node.particles, uniform)
         means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=-1), predicted._replace(detail=()))
-        empirical = Prediction(
-            jnp.mean(drawn, axis=-1) if settings.from_samples else means.obs, means.reward, means.termination
-        )
-        reward = utility(empirical)
+        particles = drawn.astype(storage)
+        empirical = means._replace(obs=jnp.mean(drawn, axis=-1), particles=particles)
+        reward = utility(empirical if settings.from_samples else means)
         goes_on = jnp.where(node.time + 1 < horizon, 1.0 - jnp.mean(means.termination), 0.0)
-        return Node(drawn.astype(storage), node.time + 1), reward, goes_on
+        return Node(particles, node.time + 1), reward, goes_on
 
     def leaf_value(node: Node, key: Key) -> Float[Array, ""]:
         if settings.leaf == "zero":

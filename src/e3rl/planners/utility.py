@@ -7,8 +7,9 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
 from e3rl.models.base import Prediction
 from e3rl.runs.settings import Settings, setting
@@ -20,6 +21,21 @@ def total_variation(p: Any, q: Any) -> Any:
     Over the last axis, of JAX arrays or of NumPy's (whose precision it keeps).
     """
     return abs(p - q).sum(axis=-1)
+
+
+def empirical_total_variation(particles: Shaped[Array, "E D K"]) -> Float[Array, "E E"]:
+    """‖P̂_e − P̂_e'‖_TV of the joint empirical distributions of every two members' K particles (App. B.2.2).
+
+    Of distributions p and q it is 2 E_{x~p} max(0, 1 − q(x)/p(x)): how often a particle is found among those of one
+    member, and how often among the other's.
+    """
+    if jnp.issubdtype(particles.dtype, jnp.integer):  # bits, eight of which are compared at once
+        particles = jnp.packbits(particles.astype(jnp.uint8), axis=1)
+    whole = jnp.moveaxis(particles, 1, -1)
+    same = jnp.all(whole[:, :, None, None] == whole, axis=-1)
+    found = jnp.sum(same, axis=-1, dtype=jnp.float32)  # [E, K, E]: of a particle among every member's
+    own = jnp.moveaxis(jnp.diagonal(found, axis1=0, axis2=2), -1, 0)[..., None]
+    return 2.0 * jnp.mean(jax.nn.relu(1.0 - found / own), axis=1)
 
 
 def mean_reward(predicted: Prediction) -> Float[Array, ""]:
@@ -104,6 +120,29 @@ class Hellinger(PairwiseUtility):
         affinity = jnp.sqrt(p * q) + jnp.sqrt((1.0 - p) * (1.0 - q))
         reward = jnp.abs(rewards) * self.reward_scale
         return 1.0 - jnp.prod(affinity, axis=-1) * jnp.exp(-(reward**2))
+
+
+class Joint(PairwiseUtility):
+    """The TV of the joint empirical distributions of tree search's particles, as the text of App. B.2.2 has it.
+
+    Of chances it has no closed form. There it is 2 (1 − Π_i (1 − |p − p'|)), which bounds it: the chance that two draws
+    with the same dice differ. That is also what particles come to that share their dice and of which no two are alike.
+    """
+
+    of_probabilities: ClassVar[bool] = True
+
+    def pairs(
+        self, p: Float[Array, "E 1 D"], q: Float[Array, "1 E D"], rewards: Float[Array, "E E"]
+    ) -> Float[Array, "E E"]:
+        return 2.0 * (1.0 - jnp.prod(1.0 - jnp.abs(p - q), axis=-1)) + jnp.abs(rewards) * self.reward_scale
+
+    def disagreement(self, predicted: Prediction) -> Float[Array, ""]:
+        if predicted.particles is None:
+            return super().disagreement(predicted)
+        members, *_, draws = predicted.particles.shape
+        apart = empirical_total_variation(predicted.particles.reshape(members, -1, draws))
+        rewards = predicted.reward[:, None] - predicted.reward[None, :]
+        return jnp.max(apart + jnp.abs(rewards) * self.reward_scale)
 
 
 class Squared(PairwiseUtility):

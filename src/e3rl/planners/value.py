@@ -29,6 +29,7 @@ def fitted(
     utility: Utility,
     problem: Problem,
     key: Key,
+    depth: int = 1,
 ) -> QState:
     """The value after as many steps as the settings say; before the first episode, when there is nothing to imagine
     from, as it was."""
@@ -38,7 +39,9 @@ def fitted(
     draws = updates * settings.batch
     key_table = key_for(key, "imagined")
     table = imagine(models.members, replay, utility, problem.actions, draws, key_table)
-    new, _ = fit_value(value, models.members, replay, key, utility, settings, updates, problem.actions, table)
+    new, _ = fit_value(
+        value, models.members, replay, key, utility, settings, updates, problem.actions, table, depth
+    )
     return jax.tree.map(lambda new, old: jnp.where(replay.size > 0, new, old), new, value)
 
 
@@ -73,6 +76,13 @@ class ValuePlanner(AbstractPlanner):
         at_most=1,
         before=0.0,
     )
+    propagate: int = setting(
+        1,
+        "Steps after which members that imagine share a state again: they go their own ways until then, and their "
+        "disagreement is that of their own states' successors; with 1 they are asked about one state at every step",
+        at_least=1,
+        before=1,
+    )
 
     @property
     def calibrated(self) -> bool:
@@ -92,7 +102,7 @@ class ValuePlanner(AbstractPlanner):
     ) -> QState:
         if self.tried > 0.0:
             utility = beyond_tried(utility, models, replay, self.tried)
-        return fitted(value, self.value, models, replay, utility, problem, key)
+        return fitted(value, self.value, models, replay, utility, problem, key, self.propagate)
 
     def plan(
         self,

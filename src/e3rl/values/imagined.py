@@ -8,6 +8,7 @@ imagination, by which values on the way are told apart.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -22,6 +23,7 @@ from e3rl.runs.settings import Settings, setting
 from e3rl.types import Key
 from e3rl.values.joint import together, uniform_together
 from e3rl.values.network import QNetwork
+from e3rl.values.propagated import backup
 from e3rl.values.update import QState, QStep, fresh_value, update_q
 
 LARGEST_TABLE = 20_000_000
@@ -96,30 +98,17 @@ def fit_value(
     updates: int,
     actions: int,
     table: "Imagined | None" = None,
+    depth: int = 1,
 ) -> tuple[QState, Float[Array, ""]]:
     """`updates` steps of fitted Q-iteration on imagined transitions; the mean loss of the last ones.
 
     `table` holds what the members predict for the states that are drawn from (`imagine`), which saves asking them at
-    every step.
+    every step. Members share a state at the first step and go their own ways for `depth` - 1 more (`propagated`).
     """
     members = jax.tree.leaves(ensemble)[0].shape[0]
     everything = jnp.arange(actions, dtype=jnp.int32)
     step = settings.step()
     root = together(ensemble, replay) if settings.joint and ensemble.draws_bits else None
-
-    def backup(
-        target: QState,
-        predicted: Prediction,
-        gain: Float[Array, ""],
-        time: Int[Array, ""],
-        chosen: Int[Array, ""],
-        noise: Float[Array, "*noise"],
-    ) -> Float[Array, ""]:
-        """u(s, a) + γ (1 − end) max_a' Q(s', a'), with s' drawn from the chosen member."""
-        member, own = jax.tree.map(lambda leaf: leaf[chosen], (ensemble, predicted))
-        next_obs = within_bounds(member.draw(own, noise))
-        alive = 1.0 - own.termination
-        return gain + alive * settings.discount * jnp.max(target.target(next_obs, time + 1))
 
     def update(state: QState, key: Key) -> tuple[QState, Float[Array, ""]]:
         key_rows, key_member, key_noise = jax.random.split(key, 3)
@@ -134,12 +123,12 @@ def fit_value(
         each = (settings.batch, actions)
         chosen = jax.random.randint(key_member, each, 0, members)
         if root is None:
-            noise = jax.random.uniform(key_noise, (*each, *ensemble.noise_shape))
+            noise = jax.random.uniform(key_noise, (*each, depth, *ensemble.noise_shape))
         else:
-            noise = uniform_together(key_noise, each, root)
-        each_action = jax.vmap(backup, in_axes=(None, 0, 0, None, 0, 0))
-        each_row = jax.vmap(each_action, in_axes=(None, 0, 0, 0, 0, 0))
-        targets = each_row(state, predicted, gain, rows.time, chosen, noise)
+            noise = uniform_together(key_noise, (*each, depth), root)
+        target = partial(backup, state.target, ensemble, utility=utility, discount=settings.discount)
+        each_action = jax.vmap(target, in_axes=(0, 0, None, 0, 0))
+        targets = jax.vmap(each_action)(predicted, gain, rows.time, chosen, noise)
         return update_q(state, rows.obs, rows.time, targets, jnp.ones_like(targets), step)
 
     value, losses = jax.lax.scan(update, value, jax.random.split(key, updates))

@@ -5,7 +5,7 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.types import Key
 
@@ -72,6 +72,10 @@ class QNetwork(eqx.Module):
     def __call__(self, obs: Shaped[Array, "*obs"], time: Int[Array, ""]) -> Float[Array, " A"]:
         return self._values(self._features(obs), time)
 
+    def lasts(self, time: Int[Array, ""]) -> Bool[Array, ""]:
+        """Whether the episode is not over at this step; without a clock nobody knows of an end."""
+        return jnp.array(True) if self.clock is None else time < self.clock.shape[0]
+
     def columns(self, obs: Shaped[Array, "*obs K"], time: Int[Array, ""]) -> Float[Array, "A K"]:
         """The values of K observations on the last axis."""
         features = self._features(obs) if self.kernel is None else jax.vmap(self._features, -1, -1)(obs)
@@ -96,13 +100,12 @@ class QNetwork(eqx.Module):
 
         if self.clock is None:
             assert self.bias is not None
-            row, shift, alive = jnp.array(0), self.bias, jnp.array(True)
+            row, shift = jnp.array(0), self.bias
         else:
-            horizon = self.clock.shape[0]
-            step = jnp.minimum(time, horizon - 1)
+            step = jnp.minimum(time, self.clock.shape[0] - 1)
             row = step if self.head.shape[-3] > 1 else jnp.array(0)
-            shift, alive = self.clock[step], time < horizon
+            shift = self.clock[step]
         x = jax.nn.relu(self.observe @ features + column(shift))
         x = jax.nn.relu(self.hidden @ x + column(self.hidden_bias))
         values = self.head[row] @ x + column(self.head_bias[row])
-        return jnp.where(alive, values, 0.0)
+        return jnp.where(self.lasts(time), values, 0.0)
