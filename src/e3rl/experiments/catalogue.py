@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from e3rl.experiments import baselines, deterministic, lock, reach
+from e3rl.experiments import baselines, deterministic, lock, reach, repulsion, unified
 
 Run = Callable[..., list[dict[str, Any]]]
 
@@ -14,6 +14,8 @@ EXPERIMENTS: dict[str, Run] = {
     **dict.fromkeys(deterministic.DETERMINISTIC_EXPERIMENTS, deterministic.run),
     **dict.fromkeys(baselines.BASELINE_EXPERIMENTS, baselines.run),
     **dict.fromkeys(reach.REACH_EXPERIMENTS, reach.run),
+    **dict.fromkeys(repulsion.REPULSION_EXPERIMENTS, repulsion.run),
+    **dict.fromkeys(unified.UNIFIED_EXPERIMENTS, unified.run),
 }
 
 
@@ -22,6 +24,8 @@ SETTINGS: dict[str, Any] = {
     **deterministic.DETERMINISTIC_EXPERIMENTS,
     **baselines.BASELINE_EXPERIMENTS,
     **reach.REACH_EXPERIMENTS,
+    **repulsion.REPULSION_EXPERIMENTS,
+    **unified.UNIFIED_EXPERIMENTS,
 }
 
 
@@ -42,4 +46,6 @@ def family_of(experiment: str) -> str:
 def results_folder(experiment: str) -> Path:
     """Where the results of an experiment lie in this repository."""
     family = family_of(experiment)
-    return Path("results") / {"mountaincar": "control", "acrobot": "control"}.get(family, family)
+    return Path("results") / {"mountaincar": "control", "acrobot": "control", "repulsion": "unified"}.get(
+        family, family
+    )
