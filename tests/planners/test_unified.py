@@ -56,7 +56,7 @@ def test_the_share_halves_with_the_episodes():
 def test_without_reward_it_only_explores():
     """With no weight for the reward the value is that of the planner that explores, bit by bit."""
     value = dataclasses.replace(SETTINGS, updates=5)
-    unified = UnifiedPlanner(value=value, tried=0.5, reward_weight=0.0)
+    unified = UnifiedPlanner(value=value, tried=0.5, bonus=1.0, half_life=0.0, reward_weight=0.0)
     explorer = ValuePlanner(value=value, tried=0.5)
     jax.tree.map(
         np.testing.assert_array_equal, *(prepared(each, everywhere()) for each in (unified, explorer))
@@ -64,7 +64,7 @@ def test_without_reward_it_only_explores():
 
 
 def test_the_value_is_of_reward_and_disagreement_together():
-    planner = UnifiedPlanner(value=SETTINGS, tried=0.0, bonus=0.3)
+    planner = UnifiedPlanner(value=SETTINGS, tried=0.0, bonus=0.3, half_life=0.0)
     value = prepared(planner, everywhere())
     rows = everywhere().rows
     learned = np.asarray(jax.jit(lambda q: jax.vmap(q)(rows.obs, rows.time))(value.target))

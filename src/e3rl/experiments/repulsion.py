@@ -74,7 +74,7 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
     rows: list[dict[str, Any]] = []
     for weight in experiment.weights:
         rows += _measure(name, experiment, weight, seeds)
-        about = {
+        about: dict[str, Any] = {
             "experiment": name,
             "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
             "configs": {str(w): as_dict(config_of(w, max(experiment.ratios))) for w in experiment.weights},
@@ -143,7 +143,7 @@ def disagreements(
         obs = jnp.concatenate([jax.nn.one_hot(state, NUM_STATES), coins])
         return utility.disagreement(predict(members, obs, action, time))
 
-    every = one
+    every: Callable[..., Array] = one
     for axis in reversed(range(4)):
         every = jax.vmap(every, in_axes=tuple(0 if axis == at else None for at in range(4)))
     sizes = (horizon, NUM_STATES, NUM_ACTIONS)

@@ -69,17 +69,21 @@ AGENTS = {
 @dataclass(frozen=True)
 class UnifiedExperiment:
     horizon: int
-    agents: tuple[str, ...] = tuple(AGENTS)
+    agents: tuple[str, ...] = ("two-phases", "one-phase")
     seeds: tuple[int, ...] = (300, 301, 302, 303, 304)
     rewards: tuple[str, ...] = ("standard", "antishaped")
 
     @property
     def about(self) -> str:
         """What it is, in a line."""
-        return f"Neural-E³ in one phase or two: reward over {RATIO}H episodes, lock of {self.horizon} levels"
+        agents = ", ".join(self.agents)
+        return f"Neural-E³, lock of {self.horizon} levels, reward over {RATIO}H episodes: {agents}"
 
 
-UNIFIED_EXPERIMENTS = {f"unified/lock-h{horizon}": UnifiedExperiment(horizon) for horizon in (5, 10)}
+UNIFIED_EXPERIMENTS = {
+    **{f"unified/lock-h{horizon}": UnifiedExperiment(horizon) for horizon in (5, 10)},
+    "unified/believed-h5": UnifiedExperiment(5, ("one-phase-best", "one-phase-sampled")),
+}
 
 
 def config_of(agent: Agent) -> NeuralE3Config:

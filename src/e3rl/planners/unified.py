@@ -1,6 +1,6 @@
 """Exploring and exploiting in one phase: greedy in a value of predicted reward plus a falling share of disagreement.
 
-The paper leaves it for future work in its conclusion, after R-max, which is optimistic about what it does not know. Here
+The paper's conclusion leaves it for future work, after R-max, which is optimistic about what it does not know. Here
 what is not known is what the members disagree about. Or one of them is believed for an epoch, as if it had been drawn
 from the posterior.
 """
@@ -39,9 +39,9 @@ class UnifiedPlanner(AbstractPlanner):
         "were tried; 0 counts all of it",
         at_most=1,
     )
-    bonus: float = setting(1.0, "Weight of disagreement beside the predicted reward, in the first episode")
+    bonus: float = setting(100.0, "Weight of disagreement beside the predicted reward, in the first episode")
     half_life: float = setting(
-        0.0, "Episodes per time step of the horizon after which that weight is a half; 0 keeps it"
+        3.0, "Episodes per time step of the horizon after which that weight is a half; 0 keeps it"
     )
     reward_weight: float = setting(1.0, "Weight of the predicted reward; 0 only explores")
     believed: Literal["mean", "best", "sampled"] = setting(
@@ -59,11 +59,13 @@ class UnifiedPlanner(AbstractPlanner):
         return self.bonus * 0.5 ** (episodes / (self.half_life * horizon))
 
     def worth(self, disagreement: Utility, share: Float[Array, ""]) -> Utility:
-        """What a step is worth: reward and disagreement."""
+        """What a step is worth: reward and disagreement, the heavier of them with a weight of at most 1. Only their
+        ratio matters, and a value that had to follow large weights as they fall would be late."""
+        largest = jnp.maximum(share, 1.0)
 
         def both(predicted: Prediction) -> Float[Array, ""]:
             reward = jnp.max(predicted.reward) if self.believed == "best" else mean_reward(predicted)
-            return self.reward_weight * reward + share * disagreement(predicted)
+            return (self.reward_weight * reward + share * disagreement(predicted)) / largest
 
         return both
 
@@ -79,11 +81,13 @@ class UnifiedPlanner(AbstractPlanner):
         problem: Problem,
         key: Key,
     ) -> QState:
+        share = self.share(replay, problem.horizon)
         if self.believed == "sampled":  # a single member disagrees with nobody
             models = models._replace(members=_one_of(models.members, key_for(key, "believed")))
+            share = jnp.array(0.0)
         elif self.tried > 0.0:
             utility = beyond_tried(utility, models, replay, self.tried, key_for(key, "tried"))
-        worth = self.worth(utility, self.share(replay, problem.horizon))
+        worth = self.worth(utility, share)
         return fitted(value, self.value, models, replay, worth, problem, key)
 
     def plan(
