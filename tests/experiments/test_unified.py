@@ -3,21 +3,24 @@
 import json
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from e3rl.e3 import Epoch
 from e3rl.experiments import repulsion, unified
 from e3rl.experiments.unified import AGENTS, UNIFIED_EXPERIMENTS, UnifiedExperiment, config_of
+from e3rl.neural.training import NeuralProgram
 from e3rl.planners.unified import UnifiedPlanner
 from e3rl.planners.value import ValuePlanner
+from e3rl.replay import Transitions
 from e3rl.reports.unified import table
 from e3rl.types import UserError
 
 HORIZON = 2
 
 
-class Scripted:
+class Scripted(NeuralProgram):
     """Stands for `NeuralProgram`: exploring pays 1 an episode, greedy episodes pay 4."""
 
     def __init__(self, envs, specs, config, seeds):
@@ -102,11 +105,9 @@ def test_auroc_by_counting():
 
 
 def test_what_was_tried():
-    rows = SimpleNamespace(
-        time=np.array([0, 1, 1]),
-        action=np.array([3, 2, 0]),
-        obs=np.array([[1, 0, 0, 1], [0, 0, 1, 1], [0, 1, 0, 0]]),
-    )
+    obs = jnp.array([[1, 0, 0, 1], [0, 0, 1, 1], [0, 1, 0, 0]], jnp.int8)
+    times, actions = jnp.array([0, 1, 1]), jnp.array([3, 2, 0])
+    rows = Transitions(obs, actions, times, jnp.zeros(3), obs, jnp.zeros(3, bool))
     was = repulsion.tried(rows, 2, horizon=2)  # the third row is not filled
     assert [tuple(map(int, at)) for at in np.argwhere(was)] == [(0, 0, 3), (1, 2, 2)]
 

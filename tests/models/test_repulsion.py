@@ -27,14 +27,20 @@ def slow_closeness(own, others):
 
 def test_closeness_and_its_slope_against_loops():
     own = OWN.astype(float)
-    assert np.isclose(float(closeness(OWN, OTHERS)), slow_closeness(own, OTHERS.astype(float)), rtol=1e-5)
+    assert np.isclose(
+        float(closeness(jnp.array(OWN), jnp.array(OTHERS))),
+        slow_closeness(own, OTHERS.astype(float)),
+        rtol=1e-5,
+    )
     slope, step = np.zeros_like(own), 1e-5
     for at in np.ndindex(*own.shape):
         shift = np.zeros_like(own)
         shift[at] = step
         up, down = (slow_closeness(own + sign * shift, OTHERS.astype(float)) for sign in (1, -1))
         slope[at] = (up - down) / (2 * step)
-    np.testing.assert_allclose(jax.grad(closeness)(OWN, OTHERS), slope, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        jax.grad(closeness)(jnp.array(OWN), jnp.array(OTHERS)), slope, rtol=1e-3, atol=1e-5
+    )
 
 
 def test_going_down_the_slope_leads_away_from_the_others():

@@ -42,8 +42,8 @@ COLUMNS = ("experiment", "horizon", "repulsion", "seed", "episodes", "untried", 
 @dataclass(frozen=True)
 class RepulsionExperiment:
     horizon: int
-    weights: tuple[float, ...] = (0.0, 3.0, 30.0)
-    ratios: tuple[int, ...] = (3, 6, 12)
+    weights: tuple[float, ...] = (0.0, 30.0)
+    ratios: tuple[int, ...] = (2, 4, 6)
     """Budgets, in episodes per level."""
     seeds: tuple[int, ...] = (300, 301, 302, 303, 304)
 
@@ -111,7 +111,7 @@ def _measure(
             return
         for lane, seed in enumerate(seeds):
             members = jax.tree.map(lambda leaf, lane=lane: leaf[lane], epoch.models.members)
-            past = jax.tree.map(lambda leaf, lane=lane: np.asarray(leaf[lane]), epoch.replay)
+            past = jax.tree.map(lambda leaf, lane=lane: leaf[lane], epoch.replay)
             was = tried(past.rows, int(past.size), horizon)
             apart = disagreements(members, config.utility, locks[0].noise_bits, horizon, jax.random.key(seed))
             reachable = np.ones_like(was)
@@ -129,7 +129,8 @@ def _measure(
 def tried(rows: Transitions, size: int, horizon: int) -> Bool[np.ndarray, "H S A"]:
     """Which actions were taken in which state, at each level."""
     was = np.zeros((horizon, NUM_STATES, NUM_ACTIONS), bool)
-    was[rows.time[:size], rows.obs[:size, :NUM_STATES].argmax(axis=1), rows.action[:size]] = True
+    times, obs, actions = (np.asarray(leaf)[:size] for leaf in (rows.time, rows.obs, rows.action))
+    was[times, obs[:, :NUM_STATES].argmax(axis=1), actions] = True
     return was
 
 

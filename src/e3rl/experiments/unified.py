@@ -23,11 +23,9 @@ from e3rl.envs.lock import CombinationLock
 from e3rl.envs.spec import spec_of
 from e3rl.experiments.lock import SOLVED
 from e3rl.experiments.tables import refuse_seeds, table_path, write_table
-from e3rl.models.fit import ModelSet
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.training import NeuralProgram
-from e3rl.replay import Replay
 from e3rl.runs.record import Record
 from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
@@ -168,7 +166,7 @@ def first_returns(program: NeuralProgram, episodes: int) -> Float[np.ndarray, "l
     def note(epoch: Epoch) -> None:
         returns.append(np.asarray(epoch.collected.returns))
 
-    def exploit(models: ModelSet, replay: Replay, _: np.ndarray) -> None:
+    def exploit(models: Any, replay: Any, v_explore: Any) -> None:
         left = episodes - sum(part.shape[1] for part in returns)
         if left > 0:
             policy = program.agent.exploit(models, replay, program.keys)
