@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from e3rl.experiments import baselines, deterministic, lock, reach, stopping
+from e3rl.experiments import baselines, deterministic, lock, reach, repulsion, stopping, unified
 
 Run = Callable[..., list[dict[str, Any]]]
 
@@ -15,6 +15,8 @@ EXPERIMENTS: dict[str, Run] = {
     **dict.fromkeys(baselines.BASELINE_EXPERIMENTS, baselines.run),
     **dict.fromkeys(reach.REACH_EXPERIMENTS, reach.run),
     **dict.fromkeys(stopping.STOPPING_EXPERIMENTS, stopping.run),
+    **dict.fromkeys(repulsion.REPULSION_EXPERIMENTS, repulsion.run),
+    **dict.fromkeys(unified.UNIFIED_EXPERIMENTS, unified.run),
 }
 
 
@@ -24,6 +26,8 @@ SETTINGS: dict[str, Any] = {
     **baselines.BASELINE_EXPERIMENTS,
     **reach.REACH_EXPERIMENTS,
     **stopping.STOPPING_EXPERIMENTS,
+    **repulsion.REPULSION_EXPERIMENTS,
+    **unified.UNIFIED_EXPERIMENTS,
 }
 
 
@@ -44,4 +48,6 @@ def family_of(experiment: str) -> str:
 def results_folder(experiment: str) -> Path:
     """Where the results of an experiment lie in this repository."""
     family = family_of(experiment)
-    return Path("results") / {"mountaincar": "control", "acrobot": "control"}.get(family, family)
+    return Path("results") / {"mountaincar": "control", "acrobot": "control", "repulsion": "unified"}.get(
+        family, family
+    )

@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -13,9 +13,13 @@ from jaxtyping import Array, Bool, Float
 from e3rl.models.base import AbstractDynamics
 from e3rl.models.dice import Scout
 from e3rl.models.ensemble import Ensemble
+from e3rl.models.repulsion import closeness, foretell, foretell_all, strangers
 from e3rl.replay import Replay, Transitions
 from e3rl.runs.settings import Settings, setting
-from e3rl.types import Key
+from e3rl.types import Key, key_for
+
+Repelled: TypeAlias = tuple[Transitions, Float[Array, "E B D"]] | None
+"""Inputs on which members are pushed apart, and what each of them says there."""
 
 
 class ModelSet(NamedTuple):
@@ -88,6 +92,13 @@ class Fit(Settings):
         before=False,
     )
 
+    repulsion: float = setting(
+        0.0,
+        "Members are pushed apart on states, times and actions that were not seen together, with the weight of so many "
+        "transitions; 0 leaves it to their initial weights",
+        before=0.0,
+    )
+
     def optimiser(self) -> optax.GradientTransformation:
         return optax.chain(optax.clip_by_global_norm(self.gradient_clip), optax.adam(self.learning_rate))
 
@@ -106,12 +117,13 @@ def update_model_set(
     examples = jnp.maximum(replay.size, 1).astype(jnp.float32)
     shares = settings.recent_share, settings.ending_share
     weight: float | Array = settings.prior_weight * terms
+    counted: float | Array = 1.0
     if models.scout is not None:
-        foretold = jnp.sum(jnp.any(models.scout.dice.foretold, axis=0), dtype=jnp.float32)
-        weight = settings.prior_weight * jnp.maximum(foretold, 1.0)
+        counted = jnp.any(models.scout.dice.foretold, axis=0).astype(jnp.float32)
+        weight = settings.prior_weight * jnp.maximum(jnp.sum(counted), 1.0)
         replay = models.shown(replay)
 
-    def objective(member: Ensemble, anchor: Ensemble, key: Key) -> tuple[Array, Array]:
+    def objective(member: Ensemble, anchor: Ensemble, repelled: Repelled, key: Key) -> tuple[Array, Array]:
         key_loss = jax.random.fold_in(key, 1)
         if settings.unroll == 1:
             rows = replay.sample(key, settings.batch, *shares)
@@ -120,12 +132,26 @@ def update_model_set(
         else:
             segments = replay.sample_segments(key, settings.batch, settings.unroll, *shares)
             nll = unrolled_loss(member, *segments, key_loss)
-        if settings.prior_weight == 0.0:
-            return nll, nll
-        return nll + weight / examples * _distance_to_anchor(member, anchor), nll
+        loss = nll
+        if settings.prior_weight > 0.0:
+            loss += weight / examples * _distance_to_anchor(member, anchor)
+        if repelled is not None:
+            unseen, others = repelled
+            loss += settings.repulsion / examples * closeness(foretell(member, unseen, counted), others)
+        return loss, nll
 
-    def update_member(member: Ensemble, anchor: Ensemble, state: optax.OptState, key: Key) -> tuple:
-        (_, nll), gradient = eqx.filter_value_and_grad(objective, has_aux=True)(member, anchor, key)
+    def repel(members: Ensemble, key: Key) -> Repelled:
+        """Inputs that were not seen, and what each member says of them."""
+        if settings.repulsion == 0.0:
+            return None
+        key_rows, key_strangers = jax.random.split(key_for(key, "repulsion"))
+        unseen = strangers(replay.sample(key_rows, settings.batch), key_strangers)
+        return unseen, foretell_all(members, unseen, counted)
+
+    def update_member(
+        member: Ensemble, anchor: Ensemble, state: optax.OptState, key: Key, repelled: Repelled
+    ) -> tuple:
+        (_, nll), gradient = eqx.filter_value_and_grad(objective, has_aux=True)(member, anchor, repelled, key)
         with jax.numpy_dtype_promotion("standard"):  # Adam raises its decay to a whole number of updates
             change, state = optimiser.update(gradient, state)
         return eqx.apply_updates(member, change), state, nll
@@ -133,7 +159,8 @@ def update_model_set(
     def update(carry: tuple, key: Key) -> tuple:
         members, state = carry
         keys = jax.random.split(key, jax.tree.leaves(members)[0].shape[0])
-        members, state, nll = eqx.filter_vmap(update_member)(members, models.anchor, state, keys)
+        each = eqx.filter_vmap(update_member, in_axes=(*[eqx.if_array(0)] * 4, None))
+        members, state, nll = each(members, models.anchor, state, keys, repel(members, key))
         return (members, state), jnp.mean(nll)
 
     carry = (models.members, models.optimiser)

@@ -6,6 +6,7 @@ from e3rl.planners.exploit_value import ImaginedValue
 from e3rl.planners.graph_search import GraphSearch
 from e3rl.planners.mcts import TreeSearch
 from e3rl.planners.state_graph import StateGraph
+from e3rl.planners.unified import UnifiedPlanner
 from e3rl.planners.uniform import Uniform
 from e3rl.planners.utility import AbstractUtility, Hellinger, Joint, Marginal, Mean, Squared
 from e3rl.planners.value import ValuePlanner
@@ -16,6 +17,7 @@ PLANNERS: Registry[type[AbstractPlanner]] = Registry(
     "e3rl.planners",
     {
         "value": ValuePlanner,
+        "unified": UnifiedPlanner,
         "graph": GraphSearch,
         "states": StateGraph,
         "mcts": TreeSearch,
