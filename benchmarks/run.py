@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("envs", "neural", "control", "dreem", "tabular", "baselines")
+BENCHMARKS = ("envs", "neural", "control", "dreem", "tabular", "baselines", "calibration")
 PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "mctx", "torch", "stable-baselines3")
 
 
