@@ -3,7 +3,8 @@
 A benchmark NAME is a file NAME.py beside this one with a dictionary `CONFIG` and a function `rows()`. Each
 row is {"name", "ours_s", "yardstick", "yardstick_s", "ratio"}: names start with `NAME/` and never change,
 `ratio` is yardstick_s / ours_s (higher is better), and a row without a yardstick has null in the last three.
-Other keys may follow. To add a benchmark, add its file and its name below.
+Other keys may follow; those that `CONFIG["columns"]` names hold several numbers each, and are shown in place of times.
+To add a benchmark, add its file and its name below.
 """
 
 import importlib
@@ -15,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("envs", "neural", "control", "dreem", "tabular", "baselines")
+BENCHMARKS = ("envs", "neural", "control", "dreem", "tabular", "baselines", "calibration")
 PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "mctx", "torch", "stable-baselines3")
 
 

@@ -51,6 +51,14 @@ SMALLEST = {
         "repeats": 1, "our_steps": 3_000, "their_steps": 100, "tasks": [["ppo", "lock-h5"]],
         "rnd": {"config": "paper-lock-ppo-rnd", "horizon": 5, "steps": 640, "seed": 0},
     },
+    "calibration": {
+        "seeds": [200], "members": 2, "episodes_per_epoch": 1, "often": 1, "probes": 2, "priors": [0.1],
+        "lock": {"horizon": 2, "coins": [1], "episodes": [1, 2], "updates": 1, "batch": 2},
+        **{
+            world: {"size": 7, "steps": 5, "slip": 0.1, "episodes": [1, 2], "updates": 1, "batch": 2}
+            for world in ("rooms", "images")
+        },
+    },
 }  # fmt: skip
 
 

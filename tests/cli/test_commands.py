@@ -293,6 +293,24 @@ def test_bench_prints_and_saves_what_the_benchmarks_report(tmp_path, monkeypatch
     assert ["fake: seconds a go"] in lines
 
 
+def test_bench_shows_the_columns_that_a_benchmark_names(tmp_path, monkeypatch, capsys):
+    row = {"name": "fake/a", "ours_s": 0.5, "yardstick": None, "yardstick_s": None, "ratio": None}
+    report = {
+        "rows": [{**row, "good": [None, 0.123], "bad": [7.0]}],
+        "config": {"fake": {"unit": "how good", "columns": ["good", "bad"]}},
+        "machine": {},
+    }
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "run.py").write_text(f"print({json.dumps(report)!r})")
+    monkeypatch.setattr(environments, "__file__", str(tmp_path / "src" / "e3rl" / "cli" / "environments.py"))
+    monkeypatch.setenv("COLUMNS", "120")
+    assert cli.main(["bench"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["benchmark", "good", "bad"] in lines
+    assert ["fake/a", "–", "0.12", "7"] in lines
+    assert not any("yardstick" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [

@@ -68,7 +68,11 @@ def parser() -> argparse.ArgumentParser:
         "--draw", type=_folder, metavar="DIR", help="write the panels of the paper's Figure 1 as PNG"
     )
 
-    sub = command("bench", bench, "Time the library against its yardsticks on one CPU (needs a checkout).")
+    sub = command(
+        "bench",
+        bench,
+        "Time the library against its yardsticks, and judge its models, on one CPU (needs a checkout).",
+    )
     sub.add_argument(
         "names", nargs="*", metavar="NAME", help="which benchmarks, such as `envs` (default: all)"
     )

@@ -5,7 +5,7 @@ import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,19 +72,28 @@ def bench(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(report))
         return 0
-    table(
-        ["benchmark", "ours", "theirs", "ratio", "yardstick"],
-        [
+    timed = []
+    for name, config in report["config"].items():
+        rows = _rows_of(name, report)
+        if "columns" in config:
+            header = ["benchmark", *config["columns"]]
+            table(header, [[row["name"], *(_several(row[key]) for key in config["columns"])] for row in rows])
+        else:
+            timed += rows
+    if timed:
+        table(
+            ["benchmark", "ours", "theirs", "ratio", "yardstick"],
             [
-                row["name"],
-                _seconds(row["ours_s"]),
-                _seconds(row["yardstick_s"]),
-                "" if row["ratio"] is None else f"{row['ratio']:.1f}×",
-                row["yardstick"] or "",
-            ]
-            for row in report["rows"]
-        ],
-    )
+                [
+                    row["name"],
+                    _seconds(row["ours_s"]),
+                    _seconds(row["yardstick_s"]),
+                    "" if row["ratio"] is None else f"{row['ratio']:.1f}×",
+                    row["yardstick"] or "",
+                ]
+                for row in timed
+            ],
+        )
     for name, config in report["config"].items():
         print(f"{name}: {config['unit']}")
     return 0
@@ -94,10 +103,19 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.3g} s"
 
 
+def _several(values: Sequence[float | None]) -> str:
+    return " ".join("–" if value is None else f"{value:.2g}" for value in values)
+
+
+def _rows_of(name: str, report: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row's name starts with its benchmark's."""
+    return [row for row in report["rows"] if row["name"].startswith(f"{name}/")]
+
+
 def _save_benchmarks(folder: Path, report: dict[str, Any]) -> None:
-    """One file per benchmark: a row's name starts with its benchmark's."""
+    """One file per benchmark."""
     from e3rl.runs.folder import write_json
 
     for name, config in report["config"].items():
-        rows = [row for row in report["rows"] if row["name"].startswith(f"{name}/")]
+        rows = _rows_of(name, report)
         write_json(folder / f"{name}.json", {"rows": rows, "config": config, "machine": report["machine"]})
