@@ -78,7 +78,6 @@ def test_without_a_calibrated_estimate_the_number_of_episodes_ends_it():
         rule.look(np.array([0.0]))
     assert not rule.by_itself
     assert not rule.over.any()
-    assert rule.why(0, 50) == "after 50 episodes, as many as it was given"
 
 
 def test_what_a_checkpoint_says_restores_it():

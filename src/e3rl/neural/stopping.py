@@ -86,9 +86,7 @@ class Stopping:
                 self.v_explore[lane] = about[V_EXPLORE]
 
     def why(self, lane: int, episodes: int) -> str:
-        """Why exploration ended, in words."""
-        if not self.by_itself:
-            return f"after {episodes} episodes, as many as it was given"
+        """Why exploration ended, in words, where it could have ended by itself."""
         left = self.epsilon_hat[lane]
         if np.isinf(left):
             return f"after {episodes} episodes, the most that it was given: every return was the same"

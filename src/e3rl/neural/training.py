@@ -269,8 +269,9 @@ class NeuralProgram(AbstractProgram):
             more: dict[str, Any] = {
                 "explore_episodes": explored,
                 "practice_episodes": int(before[lane]) - explored,
-                "ended": self.stopping.why(lane, explored),
             }
+            if self.stopping.by_itself:
+                more["ended"] = self.stopping.why(lane, explored)
             summaries.append(record.summary(lane, returns[lane], self.optima[lane], **more))
         record.finish(policy, summaries)
         return policy, replay, summaries

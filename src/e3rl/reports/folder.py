@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from e3rl.experiments.catalogue import family_of
-from e3rl.reports import baselines, deterministic, lock_budgets, planning, reach, unified
+from e3rl.reports import baselines, deterministic, lock_budgets, planning, reach, stopping, unified
 from e3rl.reports.results import results_in
 
 
@@ -23,6 +23,7 @@ REPORTS: dict[str, Report] = {
     **dict.fromkeys(deterministic.FAMILIES, CONTROL),
     "baselines": Report(baselines.table, baselines.draw),
     "reach": Report(reach.table, lambda folder: []),
+    "stopping": Report(stopping.table, lambda folder: []),
     **dict.fromkeys(("unified", "repulsion"), Report(unified.table, lambda folder: [])),
 }
 """By the family of the experiments."""

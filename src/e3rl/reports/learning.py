@@ -1,7 +1,9 @@
 """Pictures of training runs: the learning curve with its switch from exploring to exploiting, and where the agent
 went."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from e3rl.types import UserError
 EXPLORE, PRACTICE, EXPLOIT = "#3b6fb6", "#8e6bb0", "#c0392b"
 SHOWN = {"return": "return", "disagreement": "disagreement of the models", "length": "steps of the episode"}
 """Columns of metrics.csv that have a panel, and what is written beside it."""
+MISSED, MISSED_COLOUR = "epsilon_hat", "#c77d11"
+PHASES = ("explore", "practice", "exploit")
 
 
 def draw_runs(paths: Sequence[Path], out: Path) -> Path:
@@ -35,6 +39,7 @@ def draw_runs(paths: Sequence[Path], out: Path) -> Path:
     has_models = any(np.isfinite(table["disagreement"]).any() for table in tables)
     _curve(grid[0, 0], tables, "return", paths)
     _curve(grid[0, 1], tables, "disagreement" if has_models else "length", [])
+    _what_may_be_missed(grid[0, 1], tables)
     if visits:
         shared = figure.add_subplot(grid[1, 0].get_subplotspec().get_gridspec()[1, :])
         for unused in grid[1]:
@@ -53,21 +58,41 @@ def draw_runs(paths: Sequence[Path], out: Path) -> Path:
 def _metrics(path: Path) -> dict[str, list[Any]]:
     rows = read_metrics(path)
     try:
-        numbers = {name: [float(row[name]) for row in rows] for name in SHOWN}
+        numbers = {name: [float(row[name]) for row in rows] for name in (*SHOWN, MISSED)}
     except ValueError as error:
         raise UserError(f"{path / 'metrics.csv'} is damaged: {error}") from error
     return {"phase": [row["phase"] for row in rows], **numbers}
 
 
+def _by_phase(tables: list[dict[str, list[Any]]], column: str) -> list[Float[np.ndarray, "seeds n"]]:
+    """A column's values while exploring or training, while practising and while exploiting, a row for each seed. Seeds
+    may explore for different times: a shorter one has no value (nan) in the end."""
+    found = []
+    for phase in PHASES:
+        rows = [
+            [
+                value
+                for name, value in zip(table["phase"], table[column], strict=True)
+                if (name if name in PHASES else "explore") == phase
+            ]
+            for table in tables
+        ]
+        longest = max(map(len, rows))
+        padded = [row + [np.nan] * (longest - len(row)) for row in rows]
+        found.append(np.array(padded).reshape(len(rows), longest))
+    return found
+
+
 def _curve(axes: Axes, tables: list[dict[str, list[Any]]], column: str, paths: Sequence[Path]) -> None:
-    count = min(len(table[column]) for table in tables)
-    values = np.array([table[column][:count] for table in tables])
-    before = min(len(table["phase"]) - table["phase"].count("exploit") for table in tables)
-    explored = before - max(table["phase"].count("practice") for table in tables)
-    first = tables[0]["phase"][0] if count else "explore"
+    each = _by_phase(tables, column)
+    values = np.concatenate(each, axis=1)
+    explored = each[0].shape[1]
+    before, count = explored + each[1].shape[1], values.shape[1]
+    first = tables[0]["phase"][0] if tables[0]["phase"] else "explore"
     width = max(1, count // 40)
     episode = np.arange(1, count + 1)
-    axes.plot(episode, np.median(values, axis=0), ".", color="0.75", markersize=3, label="episode")
+    with _some_seeds_missing():
+        axes.plot(episode, np.nanmedian(values, axis=0), ".", color="0.75", markersize=3, label="episode")
     parts = (
         (0, explored, EXPLORE, first),
         (explored, before, PRACTICE, "practice"),
@@ -77,12 +102,10 @@ def _curve(axes: Axes, tables: list[dict[str, list[Any]]], column: str, paths: S
         if high - low < 1:
             continue
         smooth = np.array([_running_mean(row[low:high], width) for row in values])
-        axes.plot(
-            episode[low:high], np.median(smooth, axis=0), color=colour, label=f"{name} (mean of {width})"
-        )
-        axes.fill_between(
-            episode[low:high], smooth.min(axis=0), smooth.max(axis=0), color=colour, alpha=0.2, linewidth=0
-        )
+        with _some_seeds_missing():
+            middle, lowest, highest = (part(smooth, axis=0) for part in (np.nanmedian, np.nanmin, np.nanmax))
+        axes.plot(episode[low:high], middle, color=colour, label=f"{name} (mean of {width})")
+        axes.fill_between(episode[low:high], lowest, highest, color=colour, alpha=0.2, linewidth=0)
     for switch in {explored, before}:
         axes.axvline(switch + 0.5, color="0.3", linestyle=":", linewidth=1)
     optimum = _optimum(paths)
@@ -92,6 +115,30 @@ def _curve(axes: Axes, tables: list[dict[str, list[Any]]], column: str, paths: S
     axes.set_ylabel(SHOWN[column])
     if paths:
         axes.legend(frameon=False, fontsize=8)
+
+
+def _what_may_be_missed(axes: Axes, tables: list[dict[str, list[Any]]]) -> None:
+    """ε̂ while exploring, with an axis of its own; nothing where nobody estimates it."""
+    values = _by_phase(tables, MISSED)[0]
+    values = np.where(np.isfinite(values), values, np.nan)
+    if np.isnan(values).all():
+        return
+    with _some_seeds_missing():
+        middle = np.nanmedian(values, axis=0)
+    own = axes.twinx()
+    own.plot(np.arange(1, len(middle) + 1), middle, color=MISSED_COLOUR, linewidth=1)
+    own.set_yscale("symlog", linthresh=0.1)
+    own.set_ylim(bottom=0.0)
+    own.set_ylabel("ε̂: return that may still be missed", color=MISSED_COLOUR)
+    own.tick_params(axis="y", colors=MISSED_COLOUR)
+
+
+@contextmanager
+def _some_seeds_missing() -> Iterator[None]:
+    """NumPy warns of episodes that no seed has a value for; they are left out of the picture."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 def _running_mean(row: Float[np.ndarray, " n"], width: int) -> Float[np.ndarray, " n"]:

@@ -46,7 +46,8 @@ def verdict(summary: Mapping[str, Any], explores: bool) -> str:
     practice = summary.get("practice_episodes")
     if episodes is not None:
         text += f", after {episodes} {kind}{f' and {practice} practice' if practice else ''} episodes"
-    return f"{text}, {summary['wall_seconds']:.0f} s"
+    ended = summary.get("ended")
+    return f"{text}, {summary['wall_seconds']:.0f} s" + (f"; exploration ended {ended}" if ended else "")
 
 
 def stopped_line(summary: Mapping[str, Any]) -> str:
