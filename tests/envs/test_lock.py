@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from e3rl.envs.lock import DEAD, GOOD_1, GOOD_2, NUM_ACTIONS, CombinationLock, LockState
+from e3rl.envs.lock import DEAD, GOOD_1, GOOD_2, NUM_ACTIONS, NUM_STATES, STIRRING, CombinationLock, LockState
 from e3rl.envs.playing import episode_return, rollout
 from e3rl.types import UserError
 
@@ -104,6 +104,28 @@ def test_start_and_noise_are_fair_coins():
     assert np.abs(np.corrcoef(bits.T) - np.eye(7)).max() < 4.5 / np.sqrt(2000)
 
 
+def test_noise_that_one_action_stirs_up():
+    lock = CombinationLock(horizon=6, noise_bits=40, noise="stirred")
+    state, obs = lock.reset(jax.random.key(0))
+    assert not obs[NUM_STATES:].any()
+    for step, action in enumerate((0, STIRRING, 1, 2, STIRRING)):
+        state, obs, *_ = lock.step(jax.random.key(step), state, jnp.array(action))
+        ones = int(obs[NUM_STATES:].sum())
+        assert 5 < ones < 35 if action == STIRRING else ones == 0
+
+
+def test_noise_whose_amount_differs_by_state():
+    lock = CombinationLock(horizon=6, noise_bits=40, noise="by_state")
+    keys = jax.random.split(jax.random.key(1), 400)
+    for latent, live in ((GOOD_1, 40), (GOOD_2, 20), (DEAD, 0)):
+        state = LockState(jnp.array(0), jnp.array(latent))
+        stay = int(np.argmax(np.asarray(lock.successor)[0, min(latent, GOOD_2)] == latent))
+        after, obs, *_ = jax.vmap(lock.step, in_axes=(0, None, None))(keys, state, jnp.array(stay))
+        bits = np.asarray(obs)[np.asarray(after.latent) == latent, NUM_STATES:]
+        np.testing.assert_allclose(bits.mean(axis=0)[:live], 0.5, atol=0.15)
+        assert not bits[:, live:].any()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_key_of_every_level_is_drawn_as_the_paper_says(seed):
     lock = CombinationLock(20, seed=seed)
@@ -161,6 +183,7 @@ def test_a_batch_of_locks_is_one_object():
         ({"switch": 1.5}, "switch must be a probability, got 1.5"),
         ({"switch": float("nan")}, "switch must be a probability, got nan"),
         ({"noise_bits": -1}, "noise_bits must not be negative, got -1"),
+        ({"noise": "never"}, "noise must be one of always, stirred, by_state, got 'never'"),
         ({"rewarded_actions": 3}, "rewarded_actions must be 1 .* or 2 .*, got 3"),
     ],
 )

@@ -1,7 +1,7 @@
 """The stochastic combination lock of section 5.1 and appendix C.1."""
 
 from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import equinox as eqx
 import gymnasium
@@ -18,7 +18,7 @@ GOOD_1, GOOD_2, DEAD = 0, 1, 2
 NUM_STATES, NUM_ACTIONS = 3, 4
 STIRRING = NUM_ACTIONS - 1
 """The action that stirs up noise where only one does."""
-Noise = Literal["always", "stirred", "by_state"]
+NOISE = ("always", "stirred", "by_state")
 GOAL_REWARD = 5.0
 DEATH_BONUS = 0.1
 
@@ -51,7 +51,7 @@ class CombinationLock(AbstractEnvironment):
     switch: float = eqx.field(static=True)
     noise_bits: int = eqx.field(static=True)
     observe_level: bool = eqx.field(static=True)
-    noise: Noise = eqx.field(static=True)
+    noise: str = eqx.field(static=True)
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class CombinationLock(AbstractEnvironment):
         observe_level: bool = False,
         rewarded_actions: int = 1,
         seed: int | Key = 0,
-        noise: Noise = "always",
+        noise: str = "always",
     ):
         if horizon < 1:
             raise UserError(f"horizon must be at least 1, got {horizon}")
@@ -70,8 +70,8 @@ class CombinationLock(AbstractEnvironment):
             raise UserError(f"switch must be a probability, got {switch}")
         if noise_bits is not None and noise_bits < 0:
             raise UserError(f"noise_bits must not be negative, got {noise_bits}")
-        if noise not in get_args(Noise):
-            raise UserError(f"noise must be one of {', '.join(get_args(Noise))}, got {noise!r}")
+        if noise not in NOISE:
+            raise UserError(f"noise must be one of {', '.join(NOISE)}, got {noise!r}")
         if rewarded_actions not in (1, 2):
             raise UserError(
                 f"rewarded_actions must be 1 (the paper's text) or 2 (its code), got {rewarded_actions}"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from e3rl.e3 import Epoch
-from e3rl.envs.lock import CombinationLock, Noise
+from e3rl.envs.lock import CombinationLock
 from e3rl.envs.spec import spec_of
 from e3rl.experiments.lock import SOLVED
 from e3rl.experiments.tables import refuse_seeds, table_path, write_table
@@ -35,7 +35,7 @@ FRESH = tuple(range(300, 320))
 class StoppingExperiment:
     horizon: int
     noise_bits: int | None = None
-    noise: Noise = "always"
+    noise: str = "always"
     config: str = "e3rl"
     seeds: tuple[int, ...] = FRESH
     rewards: tuple[str, ...] = ("standard", "antishaped")

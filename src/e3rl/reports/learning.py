@@ -39,7 +39,8 @@ def draw_runs(paths: Sequence[Path], out: Path) -> Path:
     has_models = any(np.isfinite(table["disagreement"]).any() for table in tables)
     _curve(grid[0, 0], tables, "return", paths)
     _curve(grid[0, 1], tables, "disagreement" if has_models else "length", [])
-    _what_may_be_missed(grid[0, 1], tables)
+    if has_models:
+        _what_may_be_missed(grid[0, 1], tables)
     if visits:
         shared = figure.add_subplot(grid[1, 0].get_subplotspec().get_gridspec()[1, :])
         for unused in grid[1]:
