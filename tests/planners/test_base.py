@@ -155,7 +155,7 @@ def test_a_planner_that_only_searches_has_no_value_and_nothing_to_train():
 
 def test_uniform_takes_every_action_alike_and_knows_nothing():
     planner = Uniform()
-    assert (planner.open_loop, planner.estimate) == (False, "none")
+    assert (planner.open_loop, planner.estimates) == (False, False)
     keys = jax.random.split(jax.random.key(1), 2_000)
     plans = jax.jit(jax.vmap(lambda key: planner.plan(POLICY, OBS[0], TIME[0], key, worth_seven, PROBLEM)))(
         keys

@@ -444,7 +444,7 @@ def test_the_planner_searches_scaled_observations_within_the_time_that_is_left()
         return planner.plan(policy, jnp.asarray(4.0 * scaled - 1.0), time, key, utility, problem)
 
     assert planner.open_loop
-    assert planner.estimate == "costly"
+    assert not planner.estimates
     assert planner.fresh(problem, jax.random.key(0)) is None
     for time in (2, 4, 5):
         slow = slow_search(ensemble, scaled, "marginal", deepest=horizon - time, time=time)

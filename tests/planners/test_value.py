@@ -109,7 +109,7 @@ def test_the_plan_is_the_action_of_largest_value(name):
         plan = planner.plan(policy, jnp.zeros(BITS, jnp.int8), jnp.array(time), KEY, UTILITY.explore, PROBLEM)
         assert (plan.actions.tolist(), int(plan.length)) == ([int(worth[time].argmax())], 1)
         assert float(plan.value) == float(worth[time].max())
-    assert (planner.open_loop, planner.estimate) == (False, "free")
+    assert (planner.open_loop, planner.estimates) == (False, True)
 
 
 def test_values_see_observations_in_the_scale_of_the_buffer():

@@ -1,13 +1,12 @@
 """Named settings: e3rl's own, and the paper's tables (appendix C), which never change after publication.
 
-`e3rl` is for the lock; `e3rl-long` its variant for horizons of 50 and more (larger batches, since new facts are rarer
-in the buffer, and a weaker prior per bit). `e3rl-numbers` is `e3rl-control` with a wider value, models that are
+`e3rl` is for the lock: it tells dice, and its exploration ends by itself. `e3rl-long` does neither; it was made for
+horizons of 50 and more (larger batches, since new facts are rarer in the buffer). `e3rl-numbers` is `e3rl-control` with a wider value, models that are
 finished before it is fitted, rewards in units, and rounds of practice in place of the last explorations, because which
 of several fitted values is good shows in real episodes only: what an environment of numbers gets where nobody names
 settings.
 
-The paper's control table leaves open how the DQN's loss weighs large
-errors, what it bootstraps by, and how its best weights are told from others once training goes on. Here errors are
+The paper's control table leaves open how the DQN's loss weighs large errors, what it bootstraps by, and how its best weights are told from others once training goes on. Here errors are
 squared, targets clipped, and the models judge the weights after every thousand updates, which costs no episode;
 `rounds.count` adds the paper's own rounds. The learning rate starts at the table's and falls.
 """

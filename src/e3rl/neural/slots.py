@@ -88,7 +88,7 @@ class OneSeed:
         key_fit, key_value = key_for(key, "fit value", t), key_for(key, "v_explore", t)
         value = planner.prepare(value, models, replay, utility, self.problem, key_fit)
         policy = Policy(models, value, replay.scale)
-        if planner.estimate != "free":
+        if not planner.estimates:
             return policy, jnp.array(jnp.inf)
         start = replay.rows.obs[replay.recent]  # of the newest episode
         found = planner.plan(policy, start, jnp.array(0, jnp.int32), key_value, utility, self.problem)

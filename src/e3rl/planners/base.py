@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,8 +50,8 @@ class AbstractPlanner(Settings):
 
     open_loop: ClassVar[bool] = False
     """Whether plans are sequences to be carried out to their end, rather than one action at a time."""
-    estimate: ClassVar[Literal["free", "costly", "none"]] = "free"
-    """What the value of a plan costs where no episode is played, as line 6 wants it."""
+    estimates: ClassVar[bool] = True
+    """Whether v_explore is told between episodes; a search for that alone would cost too much."""
     from_models: ClassVar[bool] = True
     """Whether better models make better plans."""
 

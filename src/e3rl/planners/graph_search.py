@@ -36,7 +36,7 @@ class GraphSearch(AbstractPlanner):
     """Best-first search; the actions that lead to the node of most utility per step are carried out without looking."""
 
     open_loop: ClassVar[bool] = True
-    estimate: ClassVar[Literal["free", "costly", "none"]] = "costly"
+    estimates: ClassVar[bool] = False
 
     nodes: int = setting(
         2_000,

@@ -7,7 +7,7 @@ down as a fact and the rest stays; a state that is not in it begins another.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -34,7 +34,7 @@ class StateGraph(AbstractPlanner):
     """Value iteration over all states within reach."""
 
     open_loop: ClassVar[bool] = True
-    estimate: ClassVar[Literal["free", "costly", "none"]] = "costly"
+    estimates: ClassVar[bool] = False
 
     nodes: int = setting(1_000, "States at most", at_least=2)
     discount: float = setting(0.95, "γ: how little a later gain counts", at_most=1)

@@ -30,7 +30,7 @@ class UnifiedPlanner(AbstractPlanner):
     """Greedy in a fitted value of reward and disagreement together."""
 
     # The value holds reward too: it does not say what is left to explore.
-    estimate: ClassVar[Literal["free", "costly", "none"]] = "none"
+    estimates: ClassVar[bool] = False
 
     value: ValueFit = group(ValueFit(levels=20, joint=True), "How the value is fitted")
     tried: float = setting(

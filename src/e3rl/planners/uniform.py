@@ -1,7 +1,7 @@
 """Nobody plans: uniformly random actions, the exploration of UE² (section 5.2)."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from e3rl.values.imagined import Utility
 class Uniform(AbstractPlanner):
     """Every action with the same chance."""
 
-    estimate: ClassVar[Literal["free", "costly", "none"]] = "none"
+    estimates: ClassVar[bool] = False
 
     def plan(
         self,
