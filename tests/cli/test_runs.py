@@ -377,7 +377,7 @@ def earlier(tmp_path):
     (path / "config.json").write_text(json.dumps({**about, "version": "0.1.0", "commit": None}))
     (path / "summary.json").write_text(json.dumps({**about, **result}))
     rows = [f"{'explore' if i < 3 else 'exploit'},{i + 1},{3 * i},{i}.0,3,0.5,0.1,1.0,0.2" for i in range(4)]
-    (path / "metrics.csv").write_text("\n".join([",".join(COLUMNS), *rows, ""]))
+    (path / "metrics.csv").write_text("\n".join([",".join(COLUMNS[:-1]), *rows, ""]))  # before there was an ε̂
     for name in ("state", "policy"):
         made = json.dumps({"epoch": 3, "rows": 3})
         save_file(

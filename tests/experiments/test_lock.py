@@ -162,7 +162,7 @@ def test_an_experiment_with_scripted_returns(tmp_path, monkeypatch):
     assert said[0].startswith("lock/tiny 1H (3 episodes), ")
     assert said[0].endswith("standard solved 1 of 1, antishaped solved 0 of 1")
     [program] = made
-    assert program.config == TINY
+    assert program.config == changed(TINY, {"explore.epsilon_share": 0.0})
     assert list(program.seeds) == [7, 7]
     assert [float(env.optimal_return) for env in program.envs] == pytest.approx([5.0, 5.0 - 2 / 3])
     assert [spec.horizon for spec in program.specs] == [3, 3]

@@ -41,6 +41,7 @@ def row(episode, **changes):
     values = {
         "phase": "explore", "episode": episode, "env_steps": 3 * episode, "return": 0.1, "length": 3,
         "disagreement": 1 / 3, "model_loss": float("nan"), "seconds": 0.5, "v_explore": float("inf"),
+        "epsilon_hat": 0.25,
     }  # fmt: skip
     return values | changes
 

@@ -9,6 +9,7 @@ import pytest
 from e3rl.experiments.agents import AGENTS
 from e3rl.experiments.deterministic import DETERMINISTIC_EXPERIMENTS
 from e3rl.experiments.lock import LOCK_EXPERIMENTS
+from e3rl.experiments.stopping import STOPPING_EXPERIMENTS
 from e3rl.models.factored import Factored
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.old_names import OLD_NAMES, stored_config
@@ -142,14 +143,15 @@ RECORDED = recorded()
 @pytest.mark.parametrize("about", RECORDED)
 def test_a_recorded_configuration_is_its_preset_and_its_changes(about):
     name, settings = about["experiment"], about["settings"]
-    preset = PRESETS[settings["config"]]
-    experiment = {**LOCK_EXPERIMENTS, **DETERMINISTIC_EXPERIMENTS}[name]
-    budget = (
-        {"explore.ratio": max(settings["ratios"])}
-        if "ratios" in settings
-        else {"explore.episodes": max(settings["budgets"])}
-    )
-    wanted = changed(preset, {**dict(experiment.changes), **budget, **UNUSED.get(name, {})})
+    experiment = {**LOCK_EXPERIMENTS, **DETERMINISTIC_EXPERIMENTS, **STOPPING_EXPERIMENTS}[name]
+    preset = PRESETS[experiment.config]  # the lock's was called e3rl before there was a better one
+    assert settings["config"] == experiment.config or experiment.config == "e3rl-budgets"
+    budget = {}
+    if "ratios" in settings:
+        budget = {"explore.ratio": max(settings["ratios"])}
+    elif "budgets" in settings:
+        budget = {"explore.episodes": max(settings["budgets"])}
+    wanted = changed(preset, {**dict(getattr(experiment, "changes", ())), **budget, **UNUSED.get(name, {})})
     assert stored_config(about["config"]) == wanted
     # What the result itself says was changed, under whatever names, is part of it.
     changes, _ = named(dict(settings.get("changes", ())), preset)

@@ -38,7 +38,7 @@ class LockExperiment:
     horizon: int
     ratios: tuple[int, ...]
     """Exploration budgets, in episodes per step of the horizon."""
-    config: str = "e3rl"
+    config: str = "e3rl-budgets"
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     changes: tuple[tuple[str, Any], ...] = ()
     """Settings that differ from the named config, by path."""

@@ -37,7 +37,7 @@ class Explore(Settings):
         "by an estimate that is a heuristic for networks. 0 leaves it to `epsilon_share`",
     )
     epsilon_share: float = setting(
-        0.1,
+        0.0,
         "The same as a share of the range of returns seen so far, where the planner's estimate is calibrated "
         "(`planner.tried`). 0 leaves it to the number of episodes",
         at_most=1,
@@ -99,7 +99,7 @@ class Rounds(Settings):
 class NeuralE3Config(Settings):
     """Every choice of a run. Where the paper has a symbol or a table for it, the field says so."""
 
-    explore: Explore = group(Explore(), "How long to explore")
+    explore: Explore = group(Explore(epsilon_share=0.1), "How long to explore")
     clock: bool = setting(
         True,
         "Values, and Bernoulli models, see the time step, as problems with a short fixed horizon need; otherwise they "

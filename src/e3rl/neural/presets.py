@@ -1,14 +1,16 @@
 """Named settings: e3rl's own, and the paper's tables (appendix C), which never change after publication.
 
-`e3rl` is for the lock: it tells dice, and its exploration ends by itself. `e3rl-long` does neither; it was made for
-horizons of 50 and more (larger batches, since new facts are rarer in the buffer). `e3rl-numbers` is `e3rl-control` with a wider value, models that are
-finished before it is fitted, rewards in units, and rounds of practice in place of the last explorations, because which
-of several fitted values is good shows in real episodes only: what an environment of numbers gets where nobody names
-settings.
+`e3rl` is for the lock: it tells dice, and its exploration ends by itself. `e3rl-budgets` does neither and was used
+before, in all experiments by budgets; `e3rl-long` is the same for horizons of 50 and more (larger batches, since new
+facts are rarer in the buffer). `e3rl-numbers` is `e3rl-control` with
+a wider value, models that are finished before it is fitted, rewards in units, and rounds of practice in place of the
+last explorations, because which of several fitted values is good shows in real episodes only: what an environment of
+numbers gets where nobody names settings.
 
-The paper's control table leaves open how the DQN's loss weighs large errors, what it bootstraps by, and how its best weights are told from others once training goes on. Here errors are
-squared, targets clipped, and the models judge the weights after every thousand updates, which costs no episode;
-`rounds.count` adds the paper's own rounds. The learning rate starts at the table's and falls.
+The paper's control table leaves open how the DQN's loss weighs large errors, what it bootstraps by, and how its best
+weights are told from others once training goes on. Here errors are squared, targets clipped, and the models judge the
+weights after every thousand updates, which costs no episode; `rounds.count` adds the paper's own rounds. The learning
+rate starts at the table's and falls.
 """
 
 from e3rl.models.bernoulli import Bernoulli
@@ -32,7 +34,7 @@ from e3rl.values.imagined import ValueFit
 def _paper_lock(ratio: int) -> NeuralE3Config:
     """App. C.1's table; what it leaves out comes from the paper's code (exploration reward, leaf, choice, DQN)."""
     return NeuralE3Config(
-        explore=Explore(ratio=ratio, epsilon_share=0.0, uniform_transitions=100),
+        explore=Explore(ratio=ratio, uniform_transitions=100),
         model=Bernoulli(hidden=50, conditioning="input", mean_over_bits=True),
         fit=Fit(members=5, updates=100, batch=20, learning_rate=1e-2, prior_weight=0.0),
         utility=Mean(reward_scale=1.0, caution=0.0),
@@ -48,8 +50,15 @@ STATIONARY = ValueFit(target_rate=0.05, discount=0.99, heads=False)
 
 PRESETS: dict[str, NeuralE3Config] = {
     "e3rl": NeuralE3Config(),
+    "e3rl-budgets": NeuralE3Config(
+        explore=Explore(ratio=30),
+        fit=Fit(prior_weight=0.23),
+        utility=Marginal(),
+        planner=ValuePlanner(),
+        exploit=ImaginedValue(),
+    ),
     "e3rl-long": NeuralE3Config(
-        explore=Explore(ratio=45, epsilon_share=0.0),
+        explore=Explore(ratio=45),
         fit=Fit(prior_weight=0.1, batch=256),
         utility=Marginal(),
         planner=ValuePlanner(value=ValueFit(batch=256)),
@@ -117,7 +126,7 @@ PRESETS: dict[str, NeuralE3Config] = {
         exploit=StateGraph(discount=0.97),
     ),
     "paper-control": NeuralE3Config(
-        explore=Explore(ratio=0, episodes=100, per_epoch=10, epsilon_share=0.0),
+        explore=Explore(ratio=0, episodes=100, per_epoch=10),
         clock=False,
         model=Mlp(hidden=64),
         fit=Fit(
@@ -136,7 +145,7 @@ PRESETS: dict[str, NeuralE3Config] = {
         rounds=Rounds(updates=25_000),
     ),
     "paper-maze": NeuralE3Config(
-        explore=Explore(ratio=0, episodes=50, per_epoch=10, epsilon_share=0.0),
+        explore=Explore(ratio=0, episodes=50, per_epoch=10),
         clock=False,
         model=Conv(hidden=64, reward_head="dense"),
         fit=Fit(
