@@ -119,7 +119,17 @@ def test_a_planner_of_another_package_is_found_and_has_its_own_settings():
 
 @pytest.mark.usefixtures("package")
 def test_what_it_offers_stands_behind_ours():
-    assert list(PLANNERS) == ["value", "graph", "states", "mcts", "uniform", "theirs", "nowhere", "broken"]
+    assert list(PLANNERS) == [
+        "value",
+        "unified",
+        "graph",
+        "states",
+        "mcts",
+        "uniform",
+        "theirs",
+        "nowhere",
+        "broken",
+    ]
     assert len(PLANNERS) == 8
     assert PLANNERS.called("graph") is GraphSearch  # a name of ours cannot be taken
     from their_package import Hidden
@@ -156,6 +166,6 @@ def test_a_broken_part_is_one_line_and_disturbs_no_other(name, message):
         config = changed(NeuralE3Config(), {"planner": works})
         assert as_dict(config)["planner"]["name"] == works
     with pytest.raises(
-        UserError, match=r"known: value, graph, states, mcts, uniform, theirs, nowhere, broken$"
+        UserError, match=r"known: value, unified, graph, states, mcts, uniform, theirs, nowhere, broken$"
     ):
         changed(NeuralE3Config(), {"planner": "best"})

@@ -67,7 +67,7 @@ def test_a_value_has_a_head_for_every_step_only_where_there_is_a_clock(clock, he
         ({"model.mean_over_bits": True, "model": "mlp"}, "model 'mlp' has no setting 'mean_over_bits'; it has hidden"),
         ({"playouts": 3}, "unknown setting 'playouts'"),
         ({"members": 3}, "unknown setting 'members'; did you mean 'fit.members'"),
-        ({"planner": "best"}, "unknown planner 'best'; known: value, graph, states, mcts, uniform"),
+        ({"planner": "best"}, "unknown planner 'best'; known: value, unified, graph, states, mcts, uniform"),
         ({"exploit": "uniform"}, "unknown exploiter 'uniform'; known: value, dqn, graph, states, mcts"),
         ({"planner.value.target_rate": 0.0}, "target_rate must be above 0, got 0.0"),
         ({"explore.update_every": -1}, "update_every must not be negative, got -1"),

@@ -96,7 +96,7 @@ def test_rows_are_a_table_with_the_promised_columns(folder):
     with (folder.path / "metrics.csv").open(newline="") as file:
         header, first, *_ = csv.reader(file)
     assert tuple(header) == COLUMNS
-    assert first == ["explore", "1", "3", "0.1", "3", "0.333333333", "nan", "0.5", "inf"]
+    assert first == ["explore", "1", "3", "0.1", "3", "0.333333333", "nan", "0.5", "inf", "0.25"]
     assert [int(row["episode"]) for row in read_metrics(folder.path)] == [1, 2, 3]
 
 

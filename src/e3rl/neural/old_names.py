@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.presets import PRESETS
 from e3rl.runs.renamed import Table, meant
 from e3rl.runs.settings import changed, from_dict, settings_of
 
@@ -79,7 +80,7 @@ def stored_config(stored: Mapping[str, Any]) -> NeuralE3Config:
     first = {"family": "bernoulli", "distance": "marginal", "planner": "value", "exploit": "value"}
     stored = {**first, **stored}  # what was added later began as something that changed nothing
     parts = {OLD_NAMES.get(name, (name,))[0]: stored[name] for name in first}
-    config = changed(NeuralE3Config(), parts)
+    config = changed(PRESETS["e3rl-budgets"], parts)  # whose parts have the defaults of then
     there = set(settings_of(config))
     changes: dict[str, Any] = {}
     for old, value in stored.items():
