@@ -142,7 +142,8 @@ def test_a_small_run_says_what_every_utility_tells(calibration, monkeypatch, cap
     with jax.numpy_dtype_promotion("standard"):
         rows = json.loads(json.dumps(list(calibration.rows_of(variant, "1/1"))))
     assert "seed 200" in capsys.readouterr().err
-    assert {row["name"].rpartition("/")[2] for row in rows} == {"marginal", "mean", "hellinger", "squared"}
+    told = {row["name"].rpartition("/")[2] for row in rows}
+    assert told == {"marginal", "mean", "hellinger", "joint", "squared"}
     for row in rows:
         assert row["name"].startswith("calibration/lock-h2-coins1/")
         assert row["episodes"] == [2, 4]

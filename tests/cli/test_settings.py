@@ -50,7 +50,7 @@ def test_one_preset_and_one_algorithm(capsys):
     assert "explore.episodes=100   (default 0)   a whole number ≥ 0" in text
     assert "planner=graph   (default value)   " in text
     assert "planner.frontier=root   (default nearest)   nearest, root" in text
-    assert "Presets, for --config: e3rl, e3rl-long" in " ".join(text.split())
+    assert "Presets, for --config: e3rl, e3rl-budgets, e3rl-long" in " ".join(text.split())
     tabular = said(capsys, "settings", "tabular-e3")
     assert "explore.update_every=" in tabular
     assert "planner" not in tabular
