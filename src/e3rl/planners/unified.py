@@ -10,14 +10,13 @@ from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Float
 
 from e3rl.models.base import Prediction, Problem
 from e3rl.models.ensemble import Ensemble
 from e3rl.models.fit import ModelSet
-from e3rl.planners.base import AbstractPlanner, Plan, Policy
 from e3rl.planners.utility import mean_reward
-from e3rl.planners.value import beyond_tried, fitted, greedily
+from e3rl.planners.value import ValuePlanner, beyond_tried, fitted
 from e3rl.replay import Replay
 from e3rl.runs.settings import group, setting
 from e3rl.types import Key, key_for
@@ -26,7 +25,7 @@ from e3rl.values.update import QState
 
 
 @dataclass(frozen=True)
-class UnifiedPlanner(AbstractPlanner):
+class UnifiedPlanner(ValuePlanner):
     """Greedy in a fitted value of reward and disagreement together."""
 
     # The value holds reward too: it does not say what is left to explore.
@@ -69,8 +68,9 @@ class UnifiedPlanner(AbstractPlanner):
 
         return both
 
-    def fresh(self, problem: Problem, key: Key) -> QState:
-        return self.value.fresh(problem, key)
+    @property
+    def calibrated(self) -> bool:
+        return False
 
     def prepare(
         self,
@@ -88,18 +88,7 @@ class UnifiedPlanner(AbstractPlanner):
         elif self.tried > 0.0:
             utility = beyond_tried(utility, models, replay, self.tried)
         worth = self.worth(utility, share)
-        return fitted(value, self.value, models, replay, worth, problem, key)
-
-    def plan(
-        self,
-        policy: Policy,
-        obs: Shaped[Array, "*obs"],
-        time: Int[Array, ""],
-        key: Key,
-        utility: Utility,
-        problem: Problem,
-    ) -> Plan:
-        return greedily(policy, obs, time)
+        return fitted(value, self.value, models, replay, worth, problem, key, self.propagate)
 
 
 def _one_of(members: Ensemble, key: Key) -> Ensemble:
