@@ -42,20 +42,11 @@ class Scale(NamedTuple):
 
 
 class Blurred(NamedTuple):
-    """Entries of observations that are dice (`models/dice.py`), and how they are shown."""
+    """Entries of observations that are dice (`models/dice.py`), as they are shown to those who foretell them."""
 
-    idle: Bool[Array, " D"]
-    """Tell nothing about what comes: exchanged for those of other transitions."""
     unforeseen: Bool[Array, "A D"]
     """Told by nothing that was but the action: replaced by their mean after it."""
     mean: Float[Array, "A D"]
-
-    def before(self, obs: Float[Array, "B D"], key: Key) -> Float[Array, "B D"]:
-        """Observations that are learned from: their idle entries are those of other rows of the minibatch."""
-        batch, entries = obs.shape
-        offset = jax.random.randint(key, (entries,), 0, batch)
-        row = (jnp.arange(batch, dtype=jnp.int32)[:, None] + offset) % batch
-        return jnp.where(self.idle, jnp.take_along_axis(obs, row, axis=0), obs)
 
     def after(self, next_obs: Float[Array, "B D"], action: Int[Array, " B"]) -> Float[Array, "B D"]:
         """Observations that are to be foretold."""
@@ -180,13 +171,7 @@ class Replay(NamedTuple):
         rows = self.take(self.draw(key, batch, 1, recent_share, ending_share))
         if self.blurred is None:
             return rows
-        return self.blur(rows, key)._replace(next_obs=self.blurred.after(rows.next_obs, rows.action))
-
-    def blur(self, rows: Transitions, key: Key) -> Transitions:
-        """Rows to learn from, the observations after them as they were."""
-        if self.blurred is None:
-            return rows
-        return rows._replace(obs=self.blurred.before(rows.obs, jax.random.fold_in(key, 2)))
+        return rows._replace(next_obs=self.blurred.after(rows.next_obs, rows.action))
 
     def evenly(self, count: int) -> Transitions:
         """`count` rows, evenly from the first to the last."""

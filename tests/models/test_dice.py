@@ -6,11 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from e3rl.models.base import heeded
 from e3rl.models.bernoulli import BernoulliDynamics
 from e3rl.models.dice import ENOUGH, LARGEST, MEMORY, Dice, Scout, watch
 from e3rl.models.ensemble import make_ensemble
 from e3rl.models.fit import Fit, make_model_set, update_model_set
-from e3rl.replay import Blurred, Replay, Transitions
+from e3rl.replay import Blurred, Replay
 from e3rl.types import Trajectory
 
 BITS, ACTIONS, HORIZON = 5, 2, 4
@@ -81,7 +82,10 @@ def test_before_enough_was_seen_everything_matters():
         assert counts.telling.all()
         assert counts.foretold.all()
     enough = dice._replace(counted=jnp.array([ENOUGH, 0.0]))
-    assert not enough.telling.any()
+    assert not enough.foretold.any()
+    assert enough.telling.all()  # not that nobody looks at anything
+    worth = dice.worth.at[:, 0, 1].set(jnp.array([ENOUGH, ENOUGH]))
+    np.testing.assert_array_equal(enough._replace(worth=worth).telling, np.arange(BITS) == 1)
 
 
 def test_counts_against_loops():
@@ -124,11 +128,7 @@ def test_counts_against_loops():
 
 def test_blurred_rows():
     obs = jnp.asarray(np.random.default_rng(0).integers(0, 2, (6, 3)), jnp.float32)
-    idle, unforeseen = jnp.array([False, True, False]), jnp.array([[False, False, True], [False] * 3])
-    blurred = Blurred(idle, unforeseen, jnp.full((2, 3), 0.25))
-    shown = np.asarray(blurred.before(obs, jax.random.key(2)))
-    np.testing.assert_array_equal(shown[:, [0, 2]], obs[:, [0, 2]])
-    assert shown[:, 1].sum() == obs[:, 1].sum()  # exchanged among the rows
+    blurred = Blurred(jnp.array([[False, False, True], [False] * 3]), jnp.full((2, 3), 0.25))
     action = jnp.array([0, 1, 0, 1, 0, 1])
     after = np.asarray(blurred.after(obs, action))
     np.testing.assert_array_equal(after[:, :2], obs[:, :2])
@@ -158,10 +158,27 @@ def member_of(key):
     return BernoulliDynamics(BITS, ACTIONS, HORIZON, 16, key=key)
 
 
-def test_other_families_say_nothing_by_entry():
-    rows = Transitions(*[jnp.zeros(1)] * 6)
-    from e3rl.models.mlp import MlpDynamics
+def test_only_heeded_entries_are_looked_at():
+    obs = jnp.asarray(np.random.default_rng(0).integers(0, 2, BITS), jnp.float32)
+    heeds = jnp.arange(BITS) != 1
+    dynamics = eqx.tree_at(lambda m: m.heeds, member(0), heeds, is_leaf=lambda leaf: leaf is None)
+    now = jnp.array(1), jnp.array(2)
+    exchanged = obs.at[1].set(1.0 - obs[1])
+    np.testing.assert_array_equal(dynamics(obs, *now).obs, dynamics(exchanged, *now).obs)
+    assert not np.array_equal(dynamics(obs, *now).obs, dynamics(obs.at[0].set(1.0 - obs[0]), *now).obs)
+    centred = np.asarray(obs) - 0.5
+    expected = np.where(heeds, centred, 0.0) * np.sqrt(BITS / (BITS - 1))  # as much in all as before
+    np.testing.assert_allclose(heeded(jnp.asarray(centred), heeds), expected, rtol=1e-6)
+    np.testing.assert_array_equal(heeded(jnp.asarray(centred), None), centred)
 
-    other = MlpDynamics(BITS, ACTIONS, 8, key=jax.random.key(0))
-    with pytest.raises(NotImplementedError):
-        other.entry_losses(jnp.zeros(BITS), rows)
+
+def test_weights_decay_where_they_are_used():
+    """A time step that no transition of the minibatch had keeps what is known of it."""
+    replay = Replay.empty(100, jnp.zeros(BITS, jnp.int8)).append(episodes(2))
+    late = replay._replace(rows=replay.rows._replace(time=jnp.full_like(replay.rows.time, HORIZON - 1)))
+    scout = Scout.fresh(member(3), ACTIONS, BITS)
+    after = scout.learned(late, jax.random.key(0), HORIZON).member.weights
+    before = scout.member.weights
+    np.testing.assert_array_equal(after.gate[:-1], before.gate[:-1])
+    assert not np.array_equal(after.gate[-1], before.gate[-1])
+    assert not np.array_equal(after.observe, before.observe)

@@ -198,3 +198,20 @@ def test_settings_say_how_examples_are_drawn(monkeypatch):
         models = make_model_set(ensemble(), settings)
         eqx.filter_eval_shape(update_model_set, models, buffer(table()), jax.random.key(0), settings)
         assert set(asked) == {expected}
+
+
+def test_smoothed_members_are_the_average_of_the_last_updates():
+    """Asked by the average; trained on from where the last update left them. Of one row every minibatch is the same, so
+    what each update leaves is known."""
+    row = buffer(jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[3:4], leaf.shape), table()))
+    start = ensemble()
+
+    def after(updates, smoothing=0.0):
+        settings = dataclasses.replace(PLAIN, updates=updates, smoothing=smoothing)
+        return fit(make_model_set(start, settings), row, jax.random.key(4), settings)[0]
+
+    second, third = flat(after(2).members), flat(after(3).members)
+    smoothed = after(3, smoothing=2 / 3)
+    np.testing.assert_allclose(flat(smoothed.unsmoothed), third, atol=1e-6)
+    np.testing.assert_allclose(flat(smoothed.members), (second + third) / 2, atol=1e-6)
+    assert np.abs(second - third).max() > 1e-3

@@ -21,14 +21,14 @@ from e3rl.experiments.tables import refuse_seeds, table_path, write_table
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.training import NeuralProgram
 from e3rl.runs.record import Record
-from e3rl.runs.settings import as_dict
+from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
 
 COLUMNS = (
     "experiment", "horizon", "reward", "seed", "episodes", "by_itself", "epsilon_hat", "first_paid", "return_mean",
     "optimal_return", "solved", "seconds",
 )  # fmt: skip
-FRESH = tuple(range(300, 320))
+FRESH = tuple(range(320, 340))
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class StoppingExperiment:
     noise_bits: int | None = None
     noise: str = "always"
     config: str = "e3rl"
+    ratio: int | None = None
+    """Episodes at most per level, where that is not the default."""
     seeds: tuple[int, ...] = FRESH
     rewards: tuple[str, ...] = ("standard", "antishaped")
 
@@ -57,8 +59,8 @@ STOPPING_EXPERIMENTS: dict[str, StoppingExperiment] = {
     **{f"stopping/h10-bits{bits}": StoppingExperiment(10, bits) for bits in (0, 30, 100)},
     "stopping/h10-stirred": StoppingExperiment(10, 30, "stirred"),
     "stopping/h10-by-state": StoppingExperiment(10, 30, "by_state"),
-    "stopping/h50": StoppingExperiment(50),
-    "stopping/h100": StoppingExperiment(100, seeds=FRESH[:5]),
+    "stopping/h50": StoppingExperiment(50, ratio=15),
+    "stopping/h100": StoppingExperiment(100, seeds=FRESH[:5], ratio=15),
 }
 
 
@@ -70,6 +72,8 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
     seeds = tuple(seeds) or experiment.seeds
     refuse_seeds(seeds)
     config = PRESETS[experiment.config]
+    if experiment.ratio is not None:
+        config = changed(config, {"explore.ratio": experiment.ratio})
     cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
     locks = [
         CombinationLock(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.envs.encoding import Encoding
 from e3rl.envs.spec import Spec
@@ -75,16 +75,6 @@ class AbstractDynamics(eqx.Module):
         and more, rows as columns are faster on a CPU than what `vmap` compiles to."""
         return jax.vmap(self.loss)(obs, rows, keys)
 
-    def entry_losses(
-        self, obs: Float[Array, " D"], row: Transitions
-    ) -> tuple[Float[Array, " D"], Float[Array, ""]]:
-        """`loss` by entry of the next observation, and the rest of it; of families that tell dice."""
-        raise NotImplementedError
-
-    def mean_losses(self, mean: Float[Array, " D"], row: Transitions) -> Float[Array, " D"]:
-        """The loss of every entry if its mean were predicted always; of families that tell dice."""
-        raise NotImplementedError
-
     @abstractmethod
     def prior_deviation(self) -> "AbstractDynamics":
         """The standard deviation with which each weight was drawn, in the shape of the weights."""
@@ -104,6 +94,32 @@ class AbstractDynamics(eqx.Module):
     def every_action(self, obs: Shaped[Array, "*obs"], time: Int[Array, ""], actions: int) -> Prediction:
         """The predictions for one state and each of `actions` actions, on a leading axis."""
         return jax.vmap(self, in_axes=(None, 0, None))(obs, jnp.arange(actions, dtype=jnp.int32), time)
+
+
+class DiceTelling(AbstractDynamics):
+    """One whose loss is by entry, so that entries that are dice can be found (`models/dice.py`)."""
+
+    heeds: eqx.AbstractVar[Bool[Array, " D"] | None]
+    """The entries that it looks at; None for all."""
+
+    @abstractmethod
+    def entry_losses(
+        self, obs: Float[Array, " D"], row: Transitions
+    ) -> tuple[Float[Array, " D"], Float[Array, ""]]:
+        """`loss` by entry of the next observation, and the rest of it."""
+
+    @abstractmethod
+    def mean_losses(self, mean: Float[Array, " D"], row: Transitions) -> Float[Array, " D"]:
+        """The loss of every entry if its mean were predicted always."""
+
+
+def heeded(centred: Float[Array, "D *K"], heeds: Bool[Array, " D"] | None) -> Float[Array, "D *K"]:
+    """A network's inputs, less those that it does not look at. The fewer are left, the more each of them counts, so
+    that they come to the variance for which the first layer was drawn."""
+    if heeds is None:
+        return centred
+    left = jnp.maximum(jnp.sum(heeds, dtype=jnp.float32), 1.0) / heeds.shape[0]
+    return jnp.where(heeds.reshape(-1, *[1] * (centred.ndim - 1)), centred / jnp.sqrt(left), 0.0)
 
 
 @dataclass(frozen=True)

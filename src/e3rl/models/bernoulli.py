@@ -7,10 +7,18 @@ from typing import ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.envs.encoding import Encoding
-from e3rl.models.base import RARELY_ENDS, AbstractDynamics, AbstractFamily, Prediction, Problem, kinds_of
+from e3rl.models.base import (
+    RARELY_ENDS,
+    AbstractFamily,
+    DiceTelling,
+    Prediction,
+    Problem,
+    heeded,
+    kinds_of,
+)
 from e3rl.replay import Transitions
 from e3rl.runs.settings import setting
 from e3rl.types import Key
@@ -33,7 +41,7 @@ class Weights(eqx.Module):
     head_bias: Float[Array, " outputs"]
 
 
-class BernoulliDynamics(AbstractDynamics):
+class BernoulliDynamics(DiceTelling):
     """Two hidden ReLU layers from (observation, action, time step) to the chance of each bit of the next observation.
 
     `conditioning="input"` feeds action and time step as one-hot inputs, as the paper's code does. `"gate"` multiplies a
@@ -43,6 +51,7 @@ class BernoulliDynamics(AbstractDynamics):
 
     draws_bits: ClassVar[bool] = True
     weights: Weights
+    heeds: Bool[Array, " D"] | None
     noise_shape: tuple[int, ...] = eqx.field(static=True)
     mean_over_bits: bool = eqx.field(static=True)
 
@@ -78,6 +87,7 @@ class BernoulliDynamics(AbstractDynamics):
             for name, shape in shapes.items()
         }
         self.weights = Weights(**drawn)  # type: ignore[arg-type]
+        self.heeds = None
 
     def __call__(self, obs: Shaped[Array, " D"], action: Int[Array, ""], time: Int[Array, ""]) -> Prediction:
         return self.columns(obs, action, time)
@@ -95,7 +105,7 @@ class BernoulliDynamics(AbstractDynamics):
         def column(vector: Float[Array, " n"]) -> Float[Array, "n *ones"]:
             return vector.reshape(-1, *[1] * (obs.ndim - 1))
 
-        x = w.observe @ (obs.astype(jnp.float32) - 0.5)
+        x = w.observe @ heeded(obs.astype(jnp.float32) - 0.5, self.heeds)
         if w.gate is None:
             assert w.act is not None
             assert w.clock is not None

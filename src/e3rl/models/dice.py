@@ -3,9 +3,9 @@
 A network that has seen little remembers dice: each member of an ensemble finds other rules in them, and it is mostly
 those that the members disagree about. So a scout, a further network of the same family, foretells every new episode
 before anybody learns from it. An entry that it foretells no better than the entry's mean does is not foretold; an entry
-that can be exchanged for another transition's without the scout getting worse tells nothing. Models and values are
-fitted to transitions in which entries that tell nothing are exchanged, and entries that are not foretold are replaced
-by their mean (`Replay.sample`).
+that can be exchanged for another transition's without the scout getting worse tells nothing. Models and values do not
+look at entries that tell nothing (`heeded`), and are fitted to transitions in which entries that are not foretold are
+replaced by their mean (`Replay.sample`).
 
 The scout itself is fitted to experience as it is, so an entry that begins to matter is seen to. Half of its inputs are
 exchanged and its weights decay, which keeps it from remembering dice: it is a bad model and a good judge.
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float
 
-from e3rl.models.base import AbstractDynamics
+from e3rl.models.base import DiceTelling
 from e3rl.replay import Blurred, Replay, Transitions
 from e3rl.types import Key
 
@@ -74,10 +74,12 @@ class Dice(NamedTuple):
 
     @property
     def telling(self) -> Bool[Array, " D"]:
-        return _matters(jnp.sum(self.counted), jnp.sum(self.worth, axis=1))
+        """The entries that tell something; all of them while none seems to, lest the models be blind for good."""
+        found = _matters(jnp.sum(self.counted), jnp.sum(self.worth, axis=1))
+        return found | ~jnp.any(found)
 
     def blurred(self) -> Blurred:
-        return Blurred(~self.telling, ~self.foretold, self.mean)
+        return Blurred(~self.foretold, self.mean)
 
 
 def _matters(counted: Float[Array, ""], sums: Float[Array, "2 D"]) -> Bool[Array, " D"]:
@@ -94,13 +96,13 @@ def _mean(counted: Float[Array, "..."], sums: Float[Array, "2 ..."]) -> tuple[Ar
 
 
 class Scout(NamedTuple):
-    member: AbstractDynamics
+    member: DiceTelling
     optimiser: optax.OptState
     dice: Dice
 
     @staticmethod
-    def fresh(member: AbstractDynamics, actions: int, entries: int) -> "Scout":
-        state = _optimiser().init(eqx.filter(member, eqx.is_array))
+    def fresh(member: DiceTelling, actions: int, entries: int) -> "Scout":
+        state = _optimiser().init(eqx.filter(member, eqx.is_inexact_array))
         return Scout(member, state, Dice.unseen(actions, entries))
 
     def learned(self, replay: Replay, key: Key, rows: int) -> "Scout":
@@ -119,14 +121,14 @@ class Scout(NamedTuple):
             exchanged = jax.random.bernoulli(key_which, EXCHANGED, others.shape)
             rows = rows._replace(obs=jnp.where(exchanged, others, rows.obs))
 
-            def loss(member: AbstractDynamics) -> Float[Array, ""]:
+            def loss(member: DiceTelling) -> Float[Array, ""]:
                 entries, rest = jax.vmap(member.entry_losses)(rows.obs, rows)
                 return jnp.mean(jnp.sum(entries, axis=1) + rest)
 
             gradient = eqx.filter_grad(loss)(member)
             with jax.numpy_dtype_promotion("standard"):  # Adam raises its decay to a whole number of updates
-                change, state = _optimiser().update(gradient, state, member)
-            return (eqx.apply_updates(member, change), state), None
+                change, state = _optimiser().update(gradient, state)
+            return (eqx.apply_updates(_decayed(member, gradient), change), state), None
 
         start = (self.member, self.optimiser)
         (member, state), _ = jax.lax.scan(update, start, jax.random.split(key, UPDATES))
@@ -134,12 +136,19 @@ class Scout(NamedTuple):
 
 
 def _optimiser() -> optax.GradientTransformation:
-    return optax.chain(optax.clip_by_global_norm(10.0), optax.adamw(RATE, weight_decay=DECAY))
+    return optax.chain(optax.clip_by_global_norm(10.0), optax.adam(RATE))
+
+
+def _decayed(member: DiceTelling, gradient: DiceTelling) -> DiceTelling:
+    """Weights that the minibatch used, a little smaller. The others stay: a minibatch has few of a long episode's time
+    steps, and what is known of the rest would be lost before it comes up again."""
+    kept = 1.0 - RATE * DECAY
+    return jax.tree.map(lambda w, slope: jnp.where(slope != 0.0, kept * w, w), member, gradient)
 
 
 def watch(
     dice: Dice,
-    scout: AbstractDynamics,
+    scout: DiceTelling,
     rows: Transitions,
     new: Bool[Array, " W"],
     others: Float[Array, "W D"],

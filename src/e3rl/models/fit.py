@@ -31,10 +31,26 @@ class ModelSet(NamedTuple):
     optimiser: optax.OptState
     scout: Scout | None = None
     """Who tells which entries of observations are dice; None where all are taken as they are."""
+    unsmoothed: Ensemble | None = None
+    """The members as the last update left them, from which training goes on, where those that are asked are averages
+    over the last updates."""
 
     def shown(self, replay: Replay) -> Replay:
         """Experience as the models and their values learn from it."""
         return replay if self.scout is None else replay._replace(blurred=self.scout.dice.blurred())
+
+    def heeding(self) -> "ModelSet":
+        """The same, its members looking only at entries of observations that tell something."""
+        if self.scout is None:
+            return self
+        telling = self.scout.dice.telling
+
+        def heed(members: Ensemble) -> Ensemble:
+            entries = jnp.broadcast_to(telling, (jax.tree.leaves(members)[0].shape[0], *telling.shape))
+            return eqx.tree_at(lambda members: members.heeds, members, entries, is_leaf=lambda x: x is None)
+
+        unsmoothed = None if self.unsmoothed is None else heed(self.unsmoothed)
+        return self._replace(members=heed(self.members), unsmoothed=unsmoothed)
 
 
 @dataclass(frozen=True)
@@ -84,6 +100,14 @@ class Fit(Settings):
         before=0,
     )
 
+    smoothing: float = setting(
+        0.0,
+        "Members are asked by their weights' average over this share of an epoch's updates, the last ones, in which "
+        "the noise of minibatches evens out, and with it most disagreement about what is known; 0 asks the last",
+        at_most=1,
+        before=0.0,
+    )
+
     dice: bool = setting(
         False,
         "Entries of observations that nothing foretells, or that foretell nothing, are recognised by one more network "
@@ -104,8 +128,8 @@ class Fit(Settings):
 
 
 def make_model_set(members: Ensemble, settings: Fit) -> ModelSet:
-    state = eqx.filter_vmap(settings.optimiser().init)(eqx.filter(members, eqx.is_array))
-    return ModelSet(members, members, state)
+    state = eqx.filter_vmap(settings.optimiser().init)(eqx.filter(members, eqx.is_inexact_array))
+    return ModelSet(members, members, state, unsmoothed=members if settings.smoothing > 0.0 else None)
 
 
 def update_model_set(
@@ -163,10 +187,23 @@ def update_model_set(
         members, state, nll = each(members, models.anchor, state, keys, repel(members, key))
         return (members, state), jnp.mean(nll)
 
-    carry = (models.members, models.optimiser)
+    def update_and_add(carry: tuple, key: Key) -> tuple:
+        members, state, total = carry
+        (members, state), nll = update((members, state), key)
+        total = jax.tree.map(jnp.add, total, eqx.filter(members, eqx.is_inexact_array))
+        return (members, state, total), nll
+
     losses: Array
-    (members, state), losses = jax.lax.scan(update, carry, jax.random.split(key, settings.updates))
-    return models._replace(members=members, optimiser=state), jnp.mean(losses[-20:])
+    keys = jax.random.split(key, settings.updates)
+    if models.unsmoothed is None:
+        (members, state), losses = jax.lax.scan(update, (models.members, models.optimiser), keys)
+        return models._replace(members=members, optimiser=state), jnp.mean(losses[-20:])
+    smoothed = max(1, round(settings.smoothing * settings.updates))
+    carry, _ = jax.lax.scan(update, (models.unsmoothed, models.optimiser), keys[:-smoothed])
+    none = jax.tree.map(jnp.zeros_like, eqx.filter(carry[0], eqx.is_inexact_array))
+    (members, state, total), losses = jax.lax.scan(update_and_add, (*carry, none), keys[-smoothed:])
+    average = eqx.combine(jax.tree.map(lambda weight: weight / smoothed, total), members)
+    return models._replace(members=average, optimiser=state, unsmoothed=members), jnp.mean(losses[-20:])
 
 
 def finish_model_set(models: ModelSet, replay: Replay, key: Key, settings: Fit, terms: int = 1) -> ModelSet:
@@ -226,7 +263,6 @@ def unrolled_loss(
 
 def _distance_to_anchor(member: Ensemble, anchor: Ensemble) -> Float[Array, ""]:
     """½ Σ ((θ − θ₀) / σ)², minus the log of a Gaussian prior centred on the member's own starting point."""
-    terms = jax.tree.map(
-        lambda w, w0, sd: jnp.sum(((w - w0) / sd) ** 2), member, anchor, anchor.prior_deviation()
-    )
+    weights = [eqx.filter(each, eqx.is_inexact_array) for each in (member, anchor, anchor.prior_deviation())]
+    terms = jax.tree.map(lambda w, w0, sd: jnp.sum(((w - w0) / sd) ** 2), *weights)
     return 0.5 * jax.tree.reduce(jnp.add, terms)

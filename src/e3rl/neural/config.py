@@ -21,7 +21,7 @@ class Explore(Settings):
     """How long to explore (Algorithm 1, lines 4 to 8)."""
 
     ratio: int = setting(
-        40,
+        30,
         "Exploration episodes at most, per time step of the horizon "
         '(App. C.1: "Number of Exploration Epochs", 25H to 75H)',
     )
@@ -99,7 +99,7 @@ class Rounds(Settings):
 class NeuralE3Config(Settings):
     """Every choice of a run. Where the paper has a symbol or a table for it, the field says so."""
 
-    explore: Explore = group(Explore(epsilon_share=0.1), "How long to explore")
+    explore: Explore = group(Explore(epsilon_share=0.2), "How long to explore")
     clock: bool = setting(
         True,
         "Values, and Bernoulli models, see the time step, as problems with a short fixed horizon need; otherwise they "
@@ -107,7 +107,8 @@ class NeuralE3Config(Settings):
     )
     model: AbstractFamily = part(Bernoulli(), FAMILIES, "Which dynamics models (section 4.1)")
     fit: Fit = group(
-        Fit(prior_weight=0.1, dice=True), "The ensemble and how it is fitted (section 4.1, App. B.1)"
+        Fit(prior_weight=0.1, smoothing=0.5, dice=True),
+        "The ensemble and how it is fitted (section 4.1, App. B.1)",
     )
     utility: AbstractUtility = part(Squared(), UTILITIES, "What a step is worth: δ of section 2")
     planner: AbstractPlanner = part(

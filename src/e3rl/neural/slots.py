@@ -13,7 +13,7 @@ from e3rl.envs.playing.open_loop import Plans, Playing, begin, go_on, rollout_pl
 from e3rl.envs.playing.rollout import episode_return, rollout
 from e3rl.envs.spec import Spec
 from e3rl.models import refuse_misfit
-from e3rl.models.base import Problem
+from e3rl.models.base import DiceTelling, Problem
 from e3rl.models.dice import Scout
 from e3rl.models.ensemble import Ensemble, make_ensemble, predict
 from e3rl.models.fit import ModelSet, finish_model_set, make_model_set, update_model_set
@@ -71,8 +71,10 @@ class OneSeed:
         models = make_model_set(members, config.fit)
         if config.tells_dice:
             member = self.make_dynamics(key_for(key, "scout"))
+            assert isinstance(member, DiceTelling)
             models = models._replace(scout=Scout.fresh(member, self.problem.actions, self.problem.entries))
-        value = config.planner.fresh(self.problem, key_for(key, "value"))
+            models = models.heeding()
+        value = _heeding(config.planner.fresh(self.problem, key_for(key, "value")), models)
         obs = jnp.zeros(self.encoding.shape, self.storage)
         low, high = self.encoding.low, self.encoding.high
         return models, value, Replay.empty(self.capacity, obs, low, high, config.fit.reward_units)
@@ -86,6 +88,7 @@ class OneSeed:
         """Line 5. Searching planners plan while they act; here the value they may use is brought up to date."""
         planner, utility = self.config.planner, self.config.utility.explore
         key_fit, key_value = key_for(key, "fit value", t), key_for(key, "v_explore", t)
+        value = _heeding(value, models)
         value = planner.prepare(value, models, replay, utility, self.problem, key_fit)
         policy = Policy(models, value, replay.scale)
         if not planner.estimates:
@@ -262,6 +265,7 @@ class OneSeed:
         if models.scout is not None:
             new = self.config.explore.per_epoch * self.problem.horizon
             models = models._replace(scout=models.scout.learned(replay, key_for(key, "scout", t), new))
+            models = models.heeding()
         return update_model_set(models, replay, key_for(key, "fit models", t), self.config.fit, terms)
 
     def exploit(self, models: ModelSet, replay: Replay, key: Key) -> Policy:
@@ -277,7 +281,7 @@ class OneSeed:
     def untrained(self, models: ModelSet, scale: Scale, key: Key) -> Policy:
         """The exploit policy before any training."""
         value = self.config.exploit.fresh(self.problem, key_for(key, "exploit network"))
-        return Policy(models, value, scale)
+        return Policy(models, _heeding(value, models), scale)
 
     def refine(self, policy: Policy, replay: Replay, key: Key, t: Array) -> Policy:
         """The exploit policy after a round of more episodes (App. C.3)."""
@@ -324,6 +328,13 @@ class OneSeed:
             return planner.plan(policy, obs, time, key, self.config.utility.exploit, self.problem).actions[0]
 
         return jax.vmap(lambda key: rollout(env, act, key, self.observe))(keys)
+
+
+def _heeding(value: QState | None, models: ModelSet) -> QState | None:
+    """The value, looking at what the models look at."""
+    if value is None or models.scout is None:
+        return value
+    return value.heeding(models.scout.dice.telling)
 
 
 def choose(condition: bool | Flag, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:

@@ -399,7 +399,7 @@ def _merged(over: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
 
 @jax.jit
 def _norms(network: Any) -> Float[Array, " lanes"]:
-    return jax.vmap(optax.tree.norm)(network)
+    return jax.vmap(optax.tree.norm)(eqx.filter(network, eqx.is_inexact_array))
 
 
 def ends_at_its_own_time(config: NeuralE3Config) -> bool:

@@ -118,7 +118,6 @@ def fit_value(
         else:
             index = table.draw(replay, key_rows, settings.batch)
             rows = replay.take(table.rows[index])
-            rows = replay.blur(rows, key_rows)
             predicted, gain = jax.tree.map(lambda leaf: leaf[index], (table.predicted, table.utility))
         each = (settings.batch, actions)
         chosen = jax.random.randint(key_member, each, 0, members)

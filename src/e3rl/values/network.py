@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from e3rl.models.base import heeded
 from e3rl.types import Key
 
 
@@ -27,6 +28,8 @@ class QNetwork(eqx.Module):
     hidden_bias: Float[Array, " width"]
     head: Float[Array, "heads A width"]
     head_bias: Float[Array, "heads A"]
+    heeds: Bool[Array, " features"] | None
+    """The entries of observations that it looks at; None for all."""
     stride: int = eqx.field(static=True)
 
     def __init__(
@@ -44,7 +47,7 @@ class QNetwork(eqx.Module):
         k_observe, k_clock, k_hidden, k_head = jax.random.split(key, 4)
         count = horizon if heads and horizon is not None else 1
         features = math.prod(shape)
-        self.kernel, self.stride = None, 1
+        self.kernel, self.stride, self.heeds = None, 1, None
         if len(shape) == 3:
             height, breadth, channels = shape
             self.stride = 1 + max(height, breadth) // 32
@@ -84,7 +87,7 @@ class QNetwork(eqx.Module):
     def _features(self, obs: Shaped[Array, "*obs"]) -> Float[Array, "..."]:
         centred = obs.astype(jnp.float32) - 0.5
         if self.kernel is None:
-            return centred
+            return heeded(centred, self.heeds)
         x = jax.lax.conv_general_dilated(
             centred[None],
             self.kernel,

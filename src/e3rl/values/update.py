@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.models.base import Problem
 from e3rl.types import Action, Key
@@ -19,6 +19,14 @@ class QState(NamedTuple):
     target: QNetwork
     optimiser: optax.OptState
     updates: Int[Array, ""]
+
+    def heeding(self, entries: Bool[Array, " D"]) -> "QState":
+        """The same, looking at these entries of observations only."""
+        return self._replace(online=_heeding(self.online, entries), target=_heeding(self.target, entries))
+
+
+def _heeding(network: QNetwork, entries: Bool[Array, " D"]) -> QNetwork:
+    return eqx.tree_at(lambda network: network.heeds, network, entries, is_leaf=lambda leaf: leaf is None)
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ def make_q_state(network: QNetwork, step: QStep) -> QState:
     return QState(
         network,
         network,
-        step.optimiser().init(eqx.filter(network, eqx.is_array)),
+        step.optimiser().init(eqx.filter(network, eqx.is_inexact_array)),
         jnp.array(0, jnp.int32),
     )
 
@@ -98,6 +106,8 @@ def update_q_rows(
     updates = state.updates + 1
 
     def follow(old: Array, new: Array) -> Array:
+        if not eqx.is_inexact_array(new):
+            return new
         if step.target_rate > 0.0:
             return old + step.target_rate * (new - old)
         return jnp.where(updates % step.target_period == 0, new, old)
