@@ -8,9 +8,10 @@ from jaxtyping import Bool, Float
 
 from e3rl.neural.config import NeuralE3Config
 
-LEAST_PATIENCE = 10
-"""Epochs in a row, or the horizon if that is more, in which little must be left to find: values travel backwards from
-one epoch to the next, and what is far away is not seen at once."""
+PATIENCE, LEAST_PATIENCE = 3, 10
+"""Epochs in a row in which little must be left to find, per time step of the horizon and at least: values travel
+backwards from one epoch to the next, and while it is not yet known which entries of observations matter, members agree
+for a while about what none of them sees."""
 QUIET, LOWEST, HIGHEST, V_EXPLORE = "quiet", "lowest_return", "highest_return", "v_explore"
 """What a checkpoint says about where the rule stands."""
 
@@ -21,7 +22,7 @@ class Stopping:
     def __init__(self, config: NeuralE3Config, horizon: int, lanes: int):
         self.explore = config.explore
         self.calibrated = config.planner.calibrated
-        self.patience = max(LEAST_PATIENCE, horizon)
+        self.patience = max(LEAST_PATIENCE, PATIENCE * horizon)
         self.lowest = np.full(lanes, np.inf)
         self.highest = np.full(lanes, -np.inf)
         self.quiet = np.zeros(lanes, int)
