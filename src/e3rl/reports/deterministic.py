@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from e3rl.neural.old_names import stored_config
 from e3rl.reports.results import Result, results_in
 from e3rl.reports.saving import save_figure
+from e3rl.reports.statistics.intervals import interquartile_mean, spread, stratified_bootstrap
 from e3rl.types import UserError
 
 FAMILIES = ("maze", "mountaincar", "acrobot")
@@ -39,8 +40,8 @@ def table(folder: Path) -> str:
     """A line per experiment and budget: the seeds' mean greedy returns, median and range; what exploration collected
     after its first epoch, which is uniform, and in its last."""
     lines = [
-        "experiment           episodes  seeds  return: median (worst to best)   goal reached  optimum  "
-        "exploring (last epoch)"
+        "experiment           episodes  seeds  return: median (worst to best)   interquartile mean [95%]      "
+        "goal reached  optimum  exploring (last epoch)"
     ]
     for result in found(folder):
         size, epochs = _explored(result)
@@ -48,7 +49,7 @@ def table(folder: Path) -> str:
         for budget in sorted({verdict["budget"] for verdict in verdicts}):
             own = [verdict for verdict in verdicts if verdict["budget"] == budget]
             means = [verdict["return_mean"] for verdict in own]
-            spread = f"{np.median(means):.2f} ({min(means):.2f} to {max(means):.2f})"
+            middle = stratified_bootstrap(interquartile_mean, [np.array(means, float)]).text()
             reached = f"{min(v['reached'] for v in own):.0%} to {max(v['reached'] for v in own):.0%}"
             optima = [v["optimal_return_mean"] for v in own if "optimal_return_mean" in v]
             optimum = f"{np.median(optima):.2f}" if optima else ""
@@ -56,8 +57,8 @@ def table(folder: Path) -> str:
             planned = so_far[:, 1:] if so_far.shape[1] > 1 else so_far
             exploring = f"{np.mean(planned):.1f} ({np.mean(so_far[:, -1]):.1f})"
             lines.append(
-                f"{result.experiment:<20} {budget:>8}  {len(own):>5}  {spread:<31} {reached:>12}  {optimum:>7}  "
-                f"{exploring}"
+                f"{result.experiment:<20} {budget:>8}  {len(own):>5}  {spread(means):<31} {middle:<28} "
+                f"{reached:>12}  {optimum:>7}  {exploring}"
             )
     return "\n".join(lines)
 
