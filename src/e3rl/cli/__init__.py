@@ -137,7 +137,12 @@ def parser() -> argparse.ArgumentParser:
     )
 
     sub = command("reproduce", reproduce, "Run an experiment by its id; without one, list the ids.")
-    sub.add_argument("experiment", nargs="?", metavar="ID")
+    sub.add_argument(
+        "experiment",
+        nargs="?",
+        metavar="ID",
+        help="of an experiment; `claims` judges the paper by what is in results/",
+    )
     sub.add_argument(
         "--list", action="store_true", help="list the ids, with what they are and how long they took"
     )

@@ -55,7 +55,12 @@ class Share(NamedTuple):
 
     def __str__(self) -> str:
         _, low, high = self.interval
-        return f"{self.hits} of {self.total} [{low:.0%}, {high:.0%}]"
+        return f"{self.hits} of {self.total} [{_percent(low)}, {_percent(high)}]"
+
+
+def _percent(share: float) -> str:
+    """Whole percents, where those do not claim certainty."""
+    return f"{share:.0%}" if share in (0.0, 1.0) or 0.005 < share < 0.995 else f"{share:.1%}"
 
 
 def spread(values: Sequence[float], form: str = ".2f") -> str:
