@@ -182,11 +182,14 @@ def test_report_on_a_part_of_the_experiments(name, pictures, tmp_path, capsys):
     save(tmp_path, name, [final(4.0, **LOCK)], file="sunday")
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report == {"table": table(tmp_path), "figures": [str(tmp_path / path) for path in pictures]}
+    page = str(tmp_path / "report.html")
+    assert report == {
+        "table": table(tmp_path), "figures": [str(tmp_path / path) for path in pictures], "page": page,
+    }  # fmt: skip
     assert all(image.imread(path).size > 0 for path in report["figures"])
     assert cli.main(["report", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        *report["table"].splitlines(), *(f"picture: {path}" for path in report["figures"]),
+        *report["table"].splitlines(), *(f"picture: {path}" for path in report["figures"]), f"page: {page}",
     ]  # fmt: skip
 
 

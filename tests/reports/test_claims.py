@@ -241,7 +241,7 @@ def test_runs_under_way_and_second_copies_are_left_alone(tmp_path):
     save(tmp_path / "lock" / "again", "lock/h5", mark=2)
     save(tmp_path / "lock" / "unfinished", "lock/h10")
     evidence = Evidence.under(tmp_path)
-    assert [result.about for result in evidence] == [{"experiment": "lock/h5", "mark": 1}]
+    assert [result.about for result in evidence.named.values()] == [{"experiment": "lock/h5", "mark": 1}]
 
 
 def test_the_page_of_the_documentation_is_made_from_the_data():

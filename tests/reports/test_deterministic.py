@@ -105,10 +105,11 @@ def test_report_prints_the_table_and_draws_the_picture(name, file, tmp_path, cap
     save(tmp_path, name, MAZE, EXPLORED, file=file)
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report == {"table": table(tmp_path), "figures": [str(tmp_path / "returns.png")]}
+    page = str(tmp_path / "report.html")
+    assert report == {"table": table(tmp_path), "figures": [str(tmp_path / "returns.png")], "page": page}
     assert image.imread(report["figures"][0]).size > 0
     assert cli.main(["report", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"{report['table']}\npicture: {report['figures'][0]}\n"
+    assert capsys.readouterr().out == f"{report['table']}\npicture: {report['figures'][0]}\npage: {page}\n"
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,16 @@ def test_what_the_json_says_decides_and_not_the_names_of_files(tmp_path, capsys)
     (tmp_path / "lock-h7.json").write_text('{"other": 1}')
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report == {"table": table(tmp_path), "figures": [str(tmp_path / "budgets.png")]}
+    assert report == {
+        "table": table(tmp_path),
+        "figures": [str(tmp_path / "budgets.png")],
+        "page": str(tmp_path / "report.html"),
+    }
     assert report["table"].splitlines()[2:4] == ["| lock/h5 | 5H: 1/2, 1/2; 10H: 2/2, 2/2 |", ""]
     assert image.imread(report["figures"][0]).size > 0
     assert cli.main(["report", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.endswith(f"picture: {tmp_path / 'budgets.png'}\n")
+    drawn = f"picture: {tmp_path / 'budgets.png'}\npage: {tmp_path / 'report.html'}\n"
+    assert capsys.readouterr().out.endswith(drawn)
 
 
 def test_panels_of_every_horizon(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from e3rl.envs.adapter import one_line
 from e3rl.experiments.baselines import BASELINE_EXPERIMENTS
 from e3rl.reports import deterministic, lock_budgets
-from e3rl.reports.results import results_in
+from e3rl.reports.results import Result, results_in
 from e3rl.reports.saving import save_figure
 from e3rl.reports.statistics.intervals import interquartile_mean, spread, stratified_bootstrap
 from e3rl.reports.statistics.waiting import Waiting
@@ -86,24 +86,27 @@ class Measured(NamedTuple):
 def found(folder: Path) -> list[Measured]:
     """The experiments of a folder, in the order in which `e3rl reproduce` lists them."""
     order = {name: i for i, name in enumerate(BASELINE_EXPERIMENTS)}
-    measured = []
-    for result in results_in(folder, "baselines"):
-        table = result.table
-        try:
-            final = result.about["final"]
-            if not final:
-                raise ValueError("there are no seeds in it")
-            one = Measured(result.experiment, list(final.values()), _curve(table, final))
-            _cells(one)
-        except (AttributeError, KeyError, OSError, TypeError, ValueError, csv.Error) as error:
-            raise UserError(
-                f"{result.path} and its table are not those of `e3rl reproduce baselines-...`: "
-                f"{type(error).__name__}: {one_line(error)}"
-            ) from error
-        measured.append(one)
+    measured = [measure(result) for result in results_in(folder, "baselines")]
     if not measured:
         raise UserError(f"{folder} holds no results of the baselines' experiments")
     return sorted(measured, key=lambda one: (order.get(one.name, len(order)), one.name))
+
+
+def measure(result: Result) -> Measured:
+    """One experiment's files."""
+    table = result.table
+    try:
+        final = result.about["final"]
+        if not final:
+            raise ValueError("there are no seeds in it")
+        one = Measured(result.experiment, list(final.values()), _curve(table, final))
+        _cells(one)
+    except (AttributeError, KeyError, OSError, TypeError, ValueError, csv.Error) as error:
+        raise UserError(
+            f"{result.path} and its table are not those of `e3rl reproduce baselines-...`: "
+            f"{type(error).__name__}: {one_line(error)}"
+        ) from error
+    return one
 
 
 def _curve(path: Path, final: dict[str, dict[str, Any]]) -> Curve:

@@ -23,6 +23,7 @@ VARIANTS = {
     "paper": "Neural-E³, the paper's settings",
     "nearest": "Neural-E³, priority by the nearest node",
     "ue2": "UE²",
+    "paper-ue2": "UE², the paper's settings",
 }
 """What stands last in an experiment's id, for people."""
 DODGE = 1.2
@@ -44,7 +45,7 @@ def table(folder: Path) -> str:
         "goal reached  optimum  exploring (last epoch)"
     ]
     for result in found(folder):
-        size, epochs = _explored(result)
+        size, epochs = explored(result)
         verdicts = result.about["exploit"]
         for budget in sorted({verdict["budget"] for verdict in verdicts}):
             own = [verdict for verdict in verdicts if verdict["budget"] == budget]
@@ -68,12 +69,12 @@ def draw(folder: Path) -> Path:
     experiments = found(folder)
     if not experiments:
         raise UserError(f"{folder} holds no results of mazes or control tasks")
-    tasks = list(dict.fromkeys(_task(result.experiment) for result in experiments))
+    tasks = list(dict.fromkeys(task_of(result.experiment) for result in experiments))
     figure = Figure(figsize=(4.2 * len(tasks), 4.4), layout="constrained")
     for axes, task in zip(
         np.atleast_1d(figure.subplots(1, len(tasks), squeeze=False)[0]), tasks, strict=True
     ):
-        own = [result for result in experiments if _task(result.experiment) == task]
+        own = [result for result in experiments if task_of(result.experiment) == task]
         for i, (result, colour) in enumerate(zip(own, COLOURS, strict=False)):
             _panel(axes, result, colour, DODGE * (i - (len(own) - 1) / 2))
         axes.set_title(task)
@@ -86,10 +87,10 @@ def draw(folder: Path) -> Path:
 
 
 def _panel(axes: Axes, result: Result, colour: str, aside: float) -> None:
-    size, curves = _explored(result)
+    size, curves = explored(result)
     episodes = size * np.arange(1, curves.shape[1] + 1)
-    label = _label(result.experiment)
-    axes.plot(episodes, np.median(curves, axis=0), color=colour, linestyle="--", label=f"{label}: exploring")
+    name = label_of(result.experiment)
+    axes.plot(episodes, np.median(curves, axis=0), color=colour, linestyle="--", label=f"{name}: exploring")
     axes.fill_between(episodes, np.min(curves, axis=0), np.max(curves, axis=0), color=colour, alpha=0.15)
     verdicts = result.about["exploit"]
     budgets = sorted({verdict["budget"] for verdict in verdicts})
@@ -99,11 +100,11 @@ def _panel(axes: Axes, result: Result, colour: str, aside: float) -> None:
     above = [max(values) - mid for mid, values in zip(middle, means, strict=True)]
     places = np.array(budgets) + aside
     axes.errorbar(
-        places, middle, [below, above], fmt="o", color=colour, capsize=3, label=f"{label}: exploiting"
+        places, middle, [below, above], fmt="o", color=colour, capsize=3, label=f"{name}: exploiting"
     )
 
 
-def _explored(result: Result) -> tuple[int, Float[np.ndarray, "seeds epochs"]]:
+def explored(result: Result) -> tuple[int, Float[np.ndarray, "seeds epochs"]]:
     """Exploration episodes of an epoch, and the mean returns of the epochs."""
     path = result.table
     try:
@@ -124,14 +125,14 @@ def _by_epoch(returns: Sequence[float], size: int) -> list[float]:
     return [float(np.mean(returns[start : start + size])) for start in range(0, len(returns), size)]
 
 
-def _task(experiment: str) -> str:
+def task_of(experiment: str) -> str:
     """MountainCar for mountaincar/e3rl, maze, 10 × 10 for maze/10-ue2."""
     family, _, rest = experiment.partition("/")
     size = rest.partition("-")[0]
     return f"maze, {size} × {size}" if family == "maze" else TASKS.get(family, family)
 
 
-def _label(experiment: str) -> str:
+def label_of(experiment: str) -> str:
     """Neural-E³ for mountaincar/e3rl, UE² for maze/10-ue2."""
     family, _, rest = experiment.partition("/")
     variant = rest.partition("-")[2] if family == "maze" else rest

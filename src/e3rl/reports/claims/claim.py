@@ -1,10 +1,15 @@
 """A sentence of the paper, and the verdict on it."""
 
+import csv
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from e3rl.reports.claims.evidence import Evidence
+from e3rl.types import UserError
+
+DAMAGE = (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError, csv.Error)
+"""What reading files raises that are not as `e3rl reproduce` writes them."""
 
 
 class Verdict(StrEnum):
@@ -70,7 +75,11 @@ def verdict(findings: Sequence[Finding]) -> Verdict:
 
 def judge(claim: Claim, evidence: Evidence) -> Judged:
     asked = evidence.asking()
-    findings = claim.measure(asked)
+    try:
+        findings = claim.measure(asked)
+    except DAMAGE as error:
+        cells = ", ".join(asked.asked)
+        raise UserError(f"one of {cells} is damaged: {type(error).__name__}: {error}") from error
     text = "; ".join(finding.text for finding in findings) or "no experiment for it"
     return Judged(claim, verdict(findings), text, tuple(asked.asked))
 

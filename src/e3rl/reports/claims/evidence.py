@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from e3rl.reports.statistics.intervals import Share
 from e3rl.reports.statistics.waiting import Waiting
 from e3rl.types import UserError
 
+DEPTHS = ("*.json", "*/*.json", "*/*/*.json")
 UNFINISHED = "unfinished"
 """Folders of runs that are still under way."""
 
@@ -34,8 +34,9 @@ class Evidence:
         if not folder.is_dir():
             raise UserError(f"{folder} is not a folder; results are where `e3rl reproduce` has written them")
         found: dict[str, Result] = {}
-        paths = [path for path in folder.rglob("*.json") if UNFINISHED not in path.parts]
-        for path in sorted(paths, key=lambda path: (len(path.parts), path)):
+        for path in (path for depth in DEPTHS for path in sorted(folder.glob(depth))):
+            if UNFINISHED in path.relative_to(folder).parts:
+                continue
             try:
                 about = json.loads(path.read_text())
             except ValueError as error:
@@ -49,8 +50,10 @@ class Evidence:
         """The same, with nothing asked yet."""
         return Evidence(self._results)
 
-    def __iter__(self) -> Iterator[Result]:
-        return iter(self._results.values())
+    @property
+    def named(self) -> dict[str, Result]:
+        """Those that say which experiment they are of."""
+        return {name: result for name, result in self._results.items() if "experiment" in result.about}
 
     def find(self, experiment: str) -> Result | None:
         if experiment not in self.asked:

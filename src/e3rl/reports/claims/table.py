@@ -60,7 +60,8 @@ def page(claims: list[Judged]) -> str:
         parts.append(f"## {title}\n\n| place | the paper says | we measured | verdict |\n|---|---|---|---|")
         parts += [_row(by_claim[id(claim)]) for claim in own]
         parts.append("")
-        parts += dict.fromkeys(f"- *{claim.says}* {claim.note}" for claim in own if claim.note)
+        notes = list(dict.fromkeys(f"- *{claim.says}* {claim.note}" for claim in own if claim.note))
+        parts += [*notes, ""] if notes else []
     return "\n".join(parts)
 
 
