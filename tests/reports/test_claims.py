@@ -129,10 +129,10 @@ def test_failing_within_a_small_budget_leaves_the_large_one_open(tmp_path):
 def test_how_many_times_the_episodes(tmp_path):
     save_locks(tmp_path, 5)
     for horizon in lock.HORIZONS:
-        save_finals(tmp_path, f"baselines-lock/h{horizon}-standard-dqn", final(9, 900 * horizon), final(9))
+        save_finals(tmp_path, f"baselines-long/h{horizon}-standard-dqn", final(9, 900 * horizon), final(9))
     assert verdict_of(tmp_path, lock.dqn_needs_more, settings=lock.PAPERS) == "holds"
     for horizon in lock.HORIZONS:
-        save_finals(tmp_path, f"baselines-lock/h{horizon}-standard-dqn", final(9, 9), final(9, 9))
+        save_finals(tmp_path, f"baselines-long/h{horizon}-standard-dqn", final(9, 9), final(9, 9))
     assert verdict_of(tmp_path, lock.dqn_needs_more, settings=lock.PAPERS) == "differs"
 
 

@@ -52,8 +52,12 @@ def _locks(evidence: Evidence, reward: str, number: str, budgets: str) -> Chart:
         for algo in ("dqn", "ppo", "ppo-rnd"):
             result = evidence.find(f"baselines-{budgets}/h{horizon}-{reward}-{algo}")
             if result is not None:
-                series.append(_curve(result))
+                high = algo == "dqn" and budgets == "lock"  # its values start at the size of the reward
+                series.append(_curve(result, "DQN, optimistic start" if high else baselines.METHODS[algo][0]))
                 optimum = next(iter(result.about["final"].values()))["optimal_return"]
+        paper = evidence.find(f"baselines-paper/h{horizon}-{reward}-dqn") if budgets == "lock" else None
+        if paper is not None:
+            series.append(_curve(paper, "DQN, the paper's settings")._replace(colour="#d08c2f"))
         level = None if optimum is None else (optimum, "optimal return")
         panels.append(Panel(f"{horizon} levels", series, "episodes", "return", level))
     if budgets == "long" and not any(
@@ -83,9 +87,9 @@ def _neural_locks(evidence: Evidence, horizon: int, reward: str) -> Iterator[Ser
                 yield _marks(f"{name}, exploring", colour, every)._replace(marks=False, dashed=True)
 
 
-def _curve(result: Result) -> Series:
+def _curve(result: Result, name: str) -> Series:
     measured = baselines.measure(result)
-    name, colour = baselines.METHODS.get(measured.method, (measured.method, "#888"))
+    colour = next((colour for label, colour in baselines.METHODS.values() if label == name), "#c0392b")
     episodes, returns = measured.curve
     kept = thinned(len(episodes))
     middle, low, high = (part(returns, axis=0)[kept] for part in (np.median, np.min, np.max))
@@ -127,7 +131,7 @@ def _task_panel(evidence: Evidence, title: str, neural: Sequence[str], others: M
     for algo, experiment in others.items():
         result = evidence.find(experiment)
         if result is not None:
-            series.append(_curve(result)._replace(name=baselines.METHODS[algo][0], colour=BESIDE[algo]))
+            series.append(_curve(result, baselines.METHODS[algo][0])._replace(colour=BESIDE[algo]))
     return Panel(title, series, "episodes", "return")
 
 
@@ -149,7 +153,7 @@ def _control(evidence: Evidence) -> Chart:
         _task_panel(
             evidence,
             title,
-            [f"{task}/{variant}" for variant in ("e3rl", "nearest", "paper")],
+            [f"{task}/{variant}" for variant in ("e3rl", "nearest", "paper", "steadied")],
             {algo: f"baselines-{task}/{algo}" for algo in BESIDE},
         )
         for task, title in deterministic.TASKS.items()
