@@ -54,12 +54,12 @@ def background(page):
 
 def test_a_click_hides_an_algorithm_and_another_shows_it(show):
     chart = show().locator("#figure-2a-standard")
-    lines = chart.locator('.log .series[data-name="DQN"]')
+    lines = chart.locator('.log .series[data-name="PPO"]')
     assert lines.first.is_visible()
-    chart.locator('.legend li[data-name="DQN"]').click()
+    chart.locator('.legend li[data-name="PPO"]').click()
     assert not lines.first.is_visible()
-    assert chart.locator('.log .series[data-name="PPO"]').first.is_visible()
-    chart.locator('.legend li[data-name="DQN"]').click()
+    assert chart.locator('.log .series[data-name="PPO+RND"]').first.is_visible()
+    chart.locator('.legend li[data-name="PPO"]').click()
     assert lines.first.is_visible()
 
 

@@ -36,8 +36,8 @@ def _baseline(horizon: int, reward: str, algo: str) -> str:
 
 
 def _longer(horizon: int, reward: str, algo: str) -> tuple[str, str]:
-    """The paper's settings with Figure 4's budget, or else a smaller one. The DQN of `baselines-lock` is not the paper's:
-    its values start at the size of the reward."""
+    """The paper's settings with Figure 4's budget, or else a smaller one. The DQN of `baselines-lock` is not the
+    paper's: its values start at the size of the reward."""
     shorter = (
         f"baselines-paper/h{horizon}-{reward}-dqn" if algo == "dqn" else _baseline(horizon, reward, algo)
     )
@@ -256,8 +256,8 @@ CLAIMS = [
             "lock/dqn-needs-more", "5.1", "The DQN often needs more samples than Neural-E³.",
             "the DQN's median of episodes is larger at most horizons", measure, whose,
             "The DQN's episodes are those until a mean of 100 is above half of the optimum, Neural-E³'s the smallest "
-            "measured budget after which it has 95%. Beside e3rl's settings stands the DQN whose values start high, which is "
-            "the better one.",
+            "measured budget after which it has 95%. Beside e3rl's settings stands the DQN whose values start high, "
+            "which is the better one.",
         )
         for whose, measure in _for_all((PAPERS, OURS, DEFAULTS), dqn_needs_more).items()
     ),
