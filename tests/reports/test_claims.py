@@ -244,6 +244,21 @@ def test_runs_under_way_and_second_copies_are_left_alone(tmp_path):
     assert [result.about for result in evidence.named.values()] == [{"experiment": "lock/h5", "mark": 1}]
 
 
+def test_confirmatory_seeds_decide_where_they_were_run(tmp_path):
+    """The paper's seeds hold, the others do not; a claim that was not tested on them stays as it is."""
+    save_locks(tmp_path / "lock", 5)
+    save_locks(tmp_path / "confirm" / "lock", 1)
+    save_finals(tmp_path / "confirm" / "baselines", "baselines-maze/5-dqn", final(9, 900))
+    found = {(one.claim.name, one.claim.settings): one for one in judged(tmp_path)}
+    one = found["lock/optimal", lock.PAPERS]
+    assert one.verdict is Verdict.DIFFERS
+    assert one.measured.startswith("confirmatory seeds: H=5: 1 of 5")
+    assert one.measured.endswith("H=20: 5 of 5 [48%, 100%] (holds)")
+    assert found["maze/dqn-small", ""].verdict is Verdict.HOLDS
+    assert found["lock/antishaped-others", ""].verdict is Verdict.NOT_TESTED
+    assert Evidence.under(tmp_path).find("baselines-maze/5-dqn") is None
+
+
 def test_the_page_of_the_documentation_is_made_from_the_data():
     """`e3rl reproduce claims --out docs` makes it again."""
     assert (ROOT / "docs" / "claims.md").read_text() == page(judged(ROOT / "results"))

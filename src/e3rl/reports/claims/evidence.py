@@ -18,6 +18,8 @@ from e3rl.types import UserError
 DEPTHS = ("*.json", "*/*.json", "*/*/*.json")
 UNFINISHED = "unfinished"
 """Folders of runs that are still under way."""
+CONFIRM = "confirm"
+"""The same experiments on seeds that nobody had looked at: evidence of its own."""
 
 
 class Evidence:
@@ -35,7 +37,7 @@ class Evidence:
             raise UserError(f"{folder} is not a folder; results are where `e3rl reproduce` has written them")
         found: dict[str, Result] = {}
         for path in (path for depth in DEPTHS for path in sorted(folder.glob(depth))):
-            if UNFINISHED in path.relative_to(folder).parts:
+            if {UNFINISHED, CONFIRM} & set(path.relative_to(folder).parts):
                 continue
             try:
                 about = json.loads(path.read_text())

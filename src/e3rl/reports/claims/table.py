@@ -5,7 +5,7 @@ from pathlib import Path
 
 from e3rl.reports.claims import control, lock, mazes, theory
 from e3rl.reports.claims.claim import Claim, Judged, Verdict, judge
-from e3rl.reports.claims.evidence import Evidence
+from e3rl.reports.claims.evidence import CONFIRM, Evidence
 from e3rl.runs.checkpoint import write_file
 from e3rl.types import UserError
 
@@ -25,13 +25,25 @@ what the data under `results/` say about it. A verdict is computed and never typ
 it, *differs* that they do not, *not tested* that there are none, or too few. `e3rl reproduce claims` makes this table
 again, `--json` with the rules and the experiments behind it; [how numbers are summed up](statistics.md) explains the
 intervals, which are 95% ones. The paper's sentences are given in our words. Seeds are the paper's, 0 to 4 (mazes 0 to
-2), but for *ends by itself*, which has seeds 300 to 319.
+2), but for *ends by itself*, which has seeds 300 to 319; where confirmatory seeds were run, those decide.
 """
 
 
 def judged(results: Path) -> list[Judged]:
+    """By the paper's seeds, and by confirmatory ones where they have been run: those decide."""
     evidence = Evidence.under(results)
-    return [judge(claim, evidence) for claim in CLAIMS]
+    first = [judge(claim, evidence) for claim in CLAIMS]
+    if not (results / CONFIRM).is_dir():
+        return first
+    confirmed = Evidence.under(results / CONFIRM)
+    return [_decided(one, judge(one.claim, confirmed)) for one in first]
+
+
+def _decided(first: Judged, confirmed: Judged) -> Judged:
+    if confirmed.verdict is Verdict.NOT_TESTED or not confirmed.cells:
+        return first
+    before = f"the paper's seeds: {first.measured} ({first.verdict.value})"
+    return confirmed._replace(measured=f"confirmatory seeds: {confirmed.measured}. Beside them {before}")
 
 
 def counted(claims: list[Judged]) -> str:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from e3rl.experiments.catalogue import EXPERIMENTS, about, family_of
 from e3rl.experiments.durations import durations
-from e3rl.reports.claims.claim import DAMAGE, Judged, Verdict, judge
+from e3rl.reports.claims.claim import DAMAGE, Judged, Verdict
 from e3rl.reports.claims.evidence import UNFINISHED, Evidence
-from e3rl.reports.claims.table import CLAIMS, counted
+from e3rl.reports.claims.table import counted, judged
 from e3rl.reports.page.document import Section, document, figure, folded, picture, table
 from e3rl.reports.page.figures import charts
 from e3rl.reports.results import Result
@@ -35,7 +35,7 @@ def _page(folder: Path) -> str:
     evidence = Evidence.under(folder)
     named = evidence.named
     families = {family_of(name) for name in named}
-    claims = [judge(claim, evidence) for claim in CLAIMS]
+    claims = judged(folder)
     if any(folder.glob("*.json")):  # of some families, which say nothing about the others
         claims = [one for one in claims if any(family_of(cell) in families for cell in one.cells)]
     shown = charts(evidence)
