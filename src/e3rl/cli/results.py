@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+from e3rl.cli.claims import claims
 from e3rl.cli.output import table
 from e3rl.cli.training import import_from_here
 from e3rl.runs.summary import duration, verdict
@@ -20,7 +21,7 @@ def reproduce(args: argparse.Namespace) -> int:
     if args.experiment is None or args.list:
         return _list_experiments(args.json)
     if args.experiment == "claims":
-        return _claims(args.out, args.json)
+        return claims(args.out, args.json)
     if args.experiment == "dreem":
         from e3rl.experiments import dreem_results
         from e3rl.reports import dreem_figures
@@ -40,21 +41,6 @@ def reproduce(args: argparse.Namespace) -> int:
     rows = EXPERIMENTS[args.experiment](args.experiment, out, say, seeds)
     if args.json:
         print(json.dumps({"rows": rows}))
-    return 0
-
-
-def _claims(out: Path | None, as_json: bool) -> int:
-    """What the paper says beside what was measured; with a folder, also as a page of the documentation."""
-    from e3rl.reports.claims.table import judged, plain, write_page
-
-    claims = judged(Path("results"))
-    page = None if out is None else str(write_page(out, claims))
-    if as_json:
-        print(json.dumps({"claims": [one.as_dict() for one in claims], "page": page}))
-        return 0
-    print(plain(claims))
-    if page is not None:
-        print(f"page: {page}")
     return 0
 
 
