@@ -23,7 +23,6 @@ VARIANTS = {
     "paper": "Neural-E³, the paper's settings",
     "nearest": "Neural-E³, priority by the nearest node",
     "ue2": "UE²",
-    "paper-ue2": "UE², the paper's settings",
 }
 """What stands last in an experiment's id, for people."""
 DODGE = 1.2
