@@ -12,7 +12,7 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 test slow faults bench: export JAX_PLATFORMS ?= cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint slow faults bench figures docs lock clean
+.PHONY: help setup demo test lint slow faults bench figures page docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,11 @@ bench: $(STAMP) ## Time every benchmark on one CPU; results in results/bench/
 
 figures: $(STAMP) ## Redraw the pictures of the environments (Figure 1 of the paper)
 	$(BIN)/e3rl envs --draw results/figures/figure1
+
+page: $(STAMP) ## What is made from the data: tables of the documentation, docs/claims.md, results/report.html
+	$(BIN)/e3rl reproduce claims --out docs
+	$(BIN)/python -m e3rl.reports.documented docs results
+	$(BIN)/e3rl report results
 
 docs: $(STAMP) ## Build the documentation into site/
 	$(BIN)/mkdocs build --quiet --strict

@@ -1,5 +1,5 @@
-"""What the pages show that is made elsewhere: pictures that commands wrote under results/, as figures/NAME.png, and on
-settings.md the tables of all settings, read from the classes that have them."""
+"""What the pages show that is made elsewhere: pictures that commands wrote under results/, as figures/NAME.png, the
+page about all results, and on settings.md the tables of all settings, read from the classes that have them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,6 +27,8 @@ RESULTS = Path(__file__).parents[1] / "results"
 FOLDERS = ("figures/figure1", "lock", "dreem")
 NAMED = ("control", "maze", "baselines")
 """Folders whose pictures are called the same: they appear as figures/NAME-FOLDER.png."""
+PAGE = "report.html"
+"""Of `e3rl report results`."""
 SHAPE = re.compile(r'<span class="n">(\w+)</span> <span class="o">\*</span> <span class="n">(\w+)</span>')
 """What mkdocstrings makes of a shape such as "n *obs", which it takes for a product."""
 PAPER = {"e3rl": "paper-lock-h10", "e3rl-control": "paper-control", "e3rl-image": "paper-maze"}
@@ -42,6 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for path in sorted((RESULTS / folder).glob("*.png")):
             shown = f"figures/{path.stem}-{folder}.png"
             files.append(File.generated(config, shown, abs_src_path=str(path)))
+    files.append(File.generated(config, PAGE, abs_src_path=str(RESULTS / PAGE)))
     return files
 
 

@@ -22,24 +22,17 @@ from typing import Any
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import numpy as np
-from scipy import stats
 from settings import CONFIGS, TASKS
 
+from e3rl.reports.statistics.intervals import mean_within
 from e3rl.runs.folder import git_commit
 
 LIBRARIES = {"e3rl": "ours", "sb3": "theirs"}
 PACKAGES = {"e3rl": ("jax", "numpy"), "sb3": ("stable-baselines3", "torch", "gymnasium", "numpy")}
 ALGOS = tuple(sorted({algo for algo, _ in CONFIGS}))
+RETURNS = {"CartPole": (0.0, 500.0), "Acrobot": (-500.0, 0.0), "lock": (0.0, 5.0)}
+"""What a mean return can be; intervals end there."""
 MEASURES = ("return_mean", "last_training_returns_mean", "steps_per_second", "seconds")
-
-
-def interval(values: list[float]) -> tuple[float, float, float]:
-    """Mean and 95% interval over seeds by Student's t."""
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return mean, math.nan, math.nan
-    margin = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
-    return mean, mean - margin, mean + margin
 
 
 def write(path: Path, content: Any) -> None:
@@ -69,12 +62,17 @@ def report(out: Path) -> list[dict[str, Any]]:
                 values = [
                     by_seed[seed][measure] for seed in seeds if by_seed and by_seed[seed][measure] is not None
                 ]
-                mean, low, high = interval(values) if values else (math.nan,) * 3
-                row[f"{library}_{measure}"] = mean
+                row[f"{library}_{measure}"] = float(np.mean(values)) if values else math.nan
                 if measure == "return_mean":
-                    row[f"{library}_return_low"], row[f"{library}_return_high"] = low, high
+                    bounds = (
+                        mean_within(values, *RETURNS[env.partition("-")[0]])[1:]
+                        if values
+                        else (math.nan,) * 2
+                    )
+                    row[f"{library}_return_low"], row[f"{library}_return_high"] = bounds
         row["speed_ratio"] = row["e3rl_steps_per_second"] / row["sb3_steps_per_second"]
-        row["within_or_above"] = row["e3rl_return_mean"] >= row["sb3_return_low"]
+        row["below"] = row["e3rl_return_mean"] < row["sb3_return_low"]
+        row["above"] = row["e3rl_return_mean"] > row["sb3_return_high"]
         rows.append({key: None if isinstance(x, float) and math.isnan(x) else x for key, x in row.items()})
     write(out / "summary.json", {"rows": rows})
     if rows:

@@ -177,13 +177,14 @@ def test_report(trained, folder, seeds, capsys):
         "runs": [RunFolder(trained / seed).summary() for seed in seeds],
         "figure": str(path / "learning.png"),
         "figures": [],  # those of searches and predictions, which a lock has not
+        "page": str(path / "report.html"),
         "unfinished": [],
     }
     assert (path / "learning.png").stat().st_size > 0
     assert cli.main(["report", str(path)]) == 0
-    *verdicts, picture = capsys.readouterr().out.splitlines()
+    *verdicts, picture, page = capsys.readouterr().out.splitlines()
     assert [verdict.partition(":")[0] for verdict in verdicts] == [f"seed {seed[-1]}" for seed in seeds]
-    assert picture == f"picture: {path / 'learning.png'}"
+    assert (picture, page) == (f"picture: {path / 'learning.png'}", f"page: {path / 'report.html'}")
 
 
 def test_a_folder_with_a_run(trained, capsys):
@@ -212,7 +213,7 @@ def test_report_says_what_is_not_finished(trained, tmp_path, capsys):
     unfinished(trained, tmp_path)
     shutil.copy(trained / "seed3" / "summary.json", tmp_path / "seed3")
     assert cli.main(["report", str(tmp_path)]) == 0
-    first, second, picture = capsys.readouterr().out.splitlines()
+    first, second, picture, _ = capsys.readouterr().out.splitlines()
     going_on = "12 episodes so far; the same command with --resume goes on"
     assert first == f"{tmp_path / 'seed4'}: not finished, {going_on}"
     assert second.startswith("seed 3: return ")
@@ -229,7 +230,7 @@ def test_report_on_a_run_without_an_episode(trained, tmp_path, capsys):
     going_on = "0 episodes so far; the same command with --resume goes on"
     assert capsys.readouterr().out == f"{tmp_path}: not finished, {going_on}\n"
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
-    nothing = {"runs": [], "figure": None, "figures": [], "unfinished": [str(tmp_path)]}
+    nothing = {"runs": [], "figure": None, "figures": [], "page": None, "unfinished": [str(tmp_path)]}
     assert json.loads(capsys.readouterr().out) == nothing
 
 
@@ -402,7 +403,8 @@ def test_a_run_of_an_earlier_version_cannot_be_taken_up(earlier, capsys):
 
 def test_a_report_on_a_run_of_an_earlier_version(earlier, capsys):
     assert cli.main(["report", str(earlier)]) == 0
-    verdict, picture = capsys.readouterr().out.splitlines()
+    verdict, picture, page = capsys.readouterr().out.splitlines()
+    assert page == f"page: {earlier / 'report.html'}"
     assert verdict.startswith(
         "seed 3: return 4.000 (95% interval 3.500 to 4.500), 80% of the optimum 5.000, after 3"
     )

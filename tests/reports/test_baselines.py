@@ -73,14 +73,14 @@ def test_table_by_hand(tmp_path):
     control = [final(-200.0, 1000, None), final(-120.0, 1660, None)]
     save(tmp_path, "baselines-mountaincar/ppo-rnd", control)
     head, rule, *lines = table(tmp_path).splitlines()
-    assert len(cells(head)) == rule.count("---") == 9
+    assert len(cells(head)) == rule.count("---") == 10
     assert [cells(line) for line in lines] == [
-        ["baselines-lock/h5-standard-dqn", "3", "4.00 (0.00 to 5.00)", "5.00", "200",
-         "2 of 3, first at 40", "2.5", "2 of 3, median 140", "2.0"],
-        ["baselines-lock/h20-antishaped-ppo", "1", "0.10 (0.10 to 0.10)", "4.05", "20,000",
-         "0 of 1", "2.025", "0 of 1", "2.0"],
-        ["baselines-mountaincar/ppo-rnd", "2", "-160.00 (-200.00 to -120.00)", "–", "1,000 to 1,660",
-         "–", "-150", "0 of 2", "2.0"],
+        ["baselines-lock/h5-standard-dqn", "3", "4.00 (0.00 to 5.00)", "3.00 [0.00, 5.00]", "5.00", "200",
+         "2 of 3, first at 40", "2.5", "2 of 3 [9%, 99%], median 160", "2.0"],
+        ["baselines-lock/h20-antishaped-ppo", "1", "0.10 (0.10 to 0.10)", "0.10 [0.10, 0.10]", "4.05",
+         "20,000", "0 of 1", "2.025", "0 of 1 [0%, 98%], median > 20,000", "2.0"],
+        ["baselines-mountaincar/ppo-rnd", "2", "-160.00 (-200.00 to -120.00)", "-160.00 [-200.00, -120.00]", "–",
+         "1,000 to 1,660", "–", "-150", "0 of 2 [0%, 84%], median > 1,000", "2.0"],
     ]  # fmt: skip
 
 
@@ -126,7 +126,9 @@ def test_a_seed_without_a_finished_episode_stands_in_the_table_alone(tmp_path):
     save(tmp_path, name, [final(1.0, 200, None), final(-7.0, 0, None)])
     [one] = found(tmp_path)
     np.testing.assert_allclose(one.curve.returns, [[0.0, 1.0, 4.0]])
-    assert cells(table(tmp_path).splitlines()[2])[:5] == [name, "2", "-3.00 (-7.00 to 1.00)", "–", "0 to 200"]
+    assert cells(table(tmp_path).splitlines()[2])[2:6] == [
+        "-3.00 (-7.00 to 1.00)", "-3.00 [-7.00, 1.00]", "–", "0 to 200",
+    ]  # fmt: skip
     save(tmp_path, name, [final(-7.0, 0, None)])
     assert found(tmp_path)[0].curve.episodes.size == 0
     assert draw(tmp_path) == [tmp_path / "control.png"]
@@ -180,11 +182,14 @@ def test_report_on_a_part_of_the_experiments(name, pictures, tmp_path, capsys):
     save(tmp_path, name, [final(4.0, **LOCK)], file="sunday")
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report == {"table": table(tmp_path), "figures": [str(tmp_path / path) for path in pictures]}
+    page = str(tmp_path / "report.html")
+    assert report == {
+        "table": table(tmp_path), "figures": [str(tmp_path / path) for path in pictures], "page": page,
+    }  # fmt: skip
     assert all(image.imread(path).size > 0 for path in report["figures"])
     assert cli.main(["report", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        *report["table"].splitlines(), *(f"picture: {path}" for path in report["figures"]),
+        *report["table"].splitlines(), *(f"picture: {path}" for path in report["figures"]), f"page: {page}",
     ]  # fmt: skip
 
 

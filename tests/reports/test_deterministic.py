@@ -55,10 +55,10 @@ def test_table_by_hand(tmp_path):
     save(tmp_path, "maze/5-ue2", [(0, 2, 0.5, 1.0, 0.9)], [[-1.0, -2.0]])  # a single epoch
     head, *lines = table(tmp_path).splitlines()
     assert [" ".join(line.split()) for line in lines] == [
-        "maze/5-ue2 2 1 0.50 (0.50 to 0.50) 100% to 100% 0.90 -1.5 (-1.5)",
-        "maze/10-ue2 50 2 0.60 (0.50 to 0.70) 80% to 100% 1.00 -125.0 (-125.0)",
-        "mountaincar/e3rl 20 3 -120.00 (-150.00 to -110.00) 90% to 100% -140.0 (-140.0)",
-        "mountaincar/e3rl 50 1 -105.00 (-105.00 to -105.00) 100% to 100% -95.0 (-80.0)",
+        "maze/5-ue2 2 1 0.50 (0.50 to 0.50) 0.50 [0.50, 0.50] 100% to 100% 0.90 -1.5 (-1.5)",
+        "maze/10-ue2 50 2 0.60 (0.50 to 0.70) 0.60 [0.50, 0.70] 80% to 100% 1.00 -125.0 (-125.0)",
+        "mountaincar/e3rl 20 3 -120.00 (-150.00 to -110.00) -126.67 [-150.00, -110.00] 90% to 100% -140.0 (-140.0)",
+        "mountaincar/e3rl 50 1 -105.00 (-105.00 to -105.00) -105.00 [-105.00, -105.00] 100% to 100% -95.0 (-80.0)",
     ]
     assert head.index("episodes") + len("episodes") == lines[1].index(" 50 ") + len(" 50")
 
@@ -105,10 +105,11 @@ def test_report_prints_the_table_and_draws_the_picture(name, file, tmp_path, cap
     save(tmp_path, name, MAZE, EXPLORED, file=file)
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report == {"table": table(tmp_path), "figures": [str(tmp_path / "returns.png")]}
+    page = str(tmp_path / "report.html")
+    assert report == {"table": table(tmp_path), "figures": [str(tmp_path / "returns.png")], "page": page}
     assert image.imread(report["figures"][0]).size > 0
     assert cli.main(["report", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"{report['table']}\npicture: {report['figures'][0]}\n"
+    assert capsys.readouterr().out == f"{report['table']}\npicture: {report['figures'][0]}\npage: {page}\n"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from matplotlib import image
 from e3rl import cli
 from e3rl.replay import Replay
 from e3rl.reports import learning
-from e3rl.reports.learning import _running_mean, draw_runs, lock_visits
+from e3rl.reports.learning import draw_runs, lock_visits, running_mean
 from e3rl.runs.folder import COLUMNS, RunFolder, checkpoint_together, read_metrics
 from e3rl.runs.statistics import mean_interval
 from e3rl.types import Trajectory, UserError
@@ -144,7 +144,7 @@ def test_report_on_a_baseline(tmp_path, capsys):
     """The picture itself; a lock without a map of visits is flatter."""
     path = make_run(tmp_path / "dqn", about=ABOUT | {"algo": "dqn"}, phase="train")
     assert cli.main(["report", str(path)]) == 0
-    verdict, picture = capsys.readouterr().out.splitlines()
+    verdict, picture, _ = capsys.readouterr().out.splitlines()
     assert verdict == "seed 0: return 4.500, 90% of the optimum 5.000, after 4 training episodes, 1 s"
     assert picture == f"picture: {path / 'learning.png'}"
     lock = draw_runs([make_run(tmp_path / "lock")], tmp_path / "lock.png")
@@ -186,9 +186,9 @@ def test_what_is_no_run(tmp_path):
 
 def test_running_mean_looks_back():
     row = np.array([2.0, 4.0, 9.0, 1.0])
-    np.testing.assert_allclose(_running_mean(row, 1), row)
-    np.testing.assert_allclose(_running_mean(row, 3), [2, 3, 5, 14 / 3])
-    np.testing.assert_allclose(_running_mean(row, 9), [2, 3, 5, 4])
+    np.testing.assert_allclose(running_mean(row, 1), row)
+    np.testing.assert_allclose(running_mean(row, 3), [2, 3, 5, 14 / 3])
+    np.testing.assert_allclose(running_mean(row, 9), [2, 3, 5, 4])
 
 
 def test_mean_and_interval_by_hand():

@@ -38,6 +38,16 @@ def test_rows_and_what_they_count(tmp_path):
     assert table(tmp_path).splitlines()[2] == "| lock/h5 | 5H: 1/2, 1/2; 10H: 2/2, 2/2 |"
 
 
+def test_budgets_are_chosen_on_some_seeds_and_checked_on_others(tmp_path):
+    """Seed 0 is solved from 5H on, seed 1 from 10H on: the budget that seed 0 chooses fails on seed 1."""
+    save(tmp_path, 5)
+    [*_, standard, antishaped] = table(tmp_path).splitlines()
+    assert standard == (
+        "| lock/h5 | standard | 2 of 2 [16%, 100%] | 2 of 2 [16%, 100%], median 25 | 5H | 0 of 1 [0%, 98%] |"
+    )
+    assert antishaped == standard.replace("standard", "antishaped")
+
+
 @pytest.mark.parametrize(
     "damage",
     [("lock/h5,5,", "lock/h5,five,"), ("horizon", "levels"), ("solved", "verdict"), ("True,9,9.5\n", ""),
@@ -67,11 +77,16 @@ def test_what_the_json_says_decides_and_not_the_names_of_files(tmp_path, capsys)
     (tmp_path / "lock-h7.json").write_text('{"other": 1}')
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report == {"table": table(tmp_path), "figures": [str(tmp_path / "budgets.png")]}
-    assert report["table"].splitlines()[2:] == ["| lock/h5 | 5H: 1/2, 1/2; 10H: 2/2, 2/2 |"]
+    assert report == {
+        "table": table(tmp_path),
+        "figures": [str(tmp_path / "budgets.png")],
+        "page": str(tmp_path / "report.html"),
+    }
+    assert report["table"].splitlines()[2:4] == ["| lock/h5 | 5H: 1/2, 1/2; 10H: 2/2, 2/2 |", ""]
     assert image.imread(report["figures"][0]).size > 0
     assert cli.main(["report", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.endswith(f"picture: {tmp_path / 'budgets.png'}\n")
+    drawn = f"picture: {tmp_path / 'budgets.png'}\npage: {tmp_path / 'report.html'}\n"
+    assert capsys.readouterr().out.endswith(drawn)
 
 
 def test_panels_of_every_horizon(tmp_path, monkeypatch):

@@ -90,7 +90,8 @@ def test_report_prints_the_table_and_draws_nothing(tmp_path, capsys):
     for end in (".csv", ".json"):
         path.with_suffix(end).rename(tmp_path / f"friday{end}")
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"table": table(tmp_path), "figures": []}
+    said = {"table": table(tmp_path), "figures": [], "page": str(tmp_path / "report.html")}
+    assert json.loads(capsys.readouterr().out) == said
     assert table(tmp_path).splitlines()[2:] == ["| mcts | 1 of 1 | 4.00 | 9 |"]
     assert cli.main(["report", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"{table(tmp_path)}\n"
+    assert capsys.readouterr().out == f"{table(tmp_path)}\npage: {tmp_path / 'report.html'}\n"

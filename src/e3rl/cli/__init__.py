@@ -137,7 +137,12 @@ def parser() -> argparse.ArgumentParser:
     )
 
     sub = command("reproduce", reproduce, "Run an experiment by its id; without one, list the ids.")
-    sub.add_argument("experiment", nargs="?", metavar="ID")
+    sub.add_argument(
+        "experiment",
+        nargs="?",
+        metavar="ID",
+        help="of an experiment; `claims` judges the paper by what is in results/",
+    )
     sub.add_argument(
         "--list", action="store_true", help="list the ids, with what they are and how long they took"
     )
@@ -185,9 +190,16 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", type=_folder, metavar="DIR", help="save the results as CSV and JSON")
 
     sub = command(
-        "report", report, "Draw a run's learning curve and where it went, or tabulate a folder of results."
+        "report",
+        report,
+        "Show a run, or results: tables, pictures, and a page for the browser (DIR/report.html).",
     )
     sub.add_argument("run_folder", type=_folder, metavar="DIR")
+    sub.add_argument(
+        "--watch",
+        action="store_true",
+        help="follow a run that is still going: the page is renewed until it ends",
+    )
     return top
 
 

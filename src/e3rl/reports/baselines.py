@@ -17,8 +17,10 @@ from matplotlib.figure import Figure
 from e3rl.envs.adapter import one_line
 from e3rl.experiments.baselines import BASELINE_EXPERIMENTS
 from e3rl.reports import deterministic, lock_budgets
-from e3rl.reports.results import results_in
+from e3rl.reports.results import Result, results_in
 from e3rl.reports.saving import save_figure
+from e3rl.reports.statistics.intervals import interquartile_mean, spread, stratified_bootstrap
+from e3rl.reports.statistics.waiting import Waiting
 from e3rl.types import UserError
 
 NEURAL, NEURAL_COLOUR = "Neural-E³", deterministic.COLOURS[0]
@@ -35,8 +37,9 @@ TASKS = deterministic.TASKS
 WIDTHS = {"dqn": 4.0, "ppo": 2.4, "ppo-rnd": 1.1, "e3rl-dqn": 1.1}
 """Of the lines: a thin one lies on a thick one where both are the same."""
 HEADER = (
-    "experiment", "seeds", "greedy return: median (worst to best)", "optimum", "training episodes",
-    "large reward or goal: seeds, first episode", "mean of 100 above", "seeds, episodes", "seconds a seed",
+    "experiment", "seeds", "greedy return: median (worst to best)", "interquartile mean [95%]", "optimum",
+    "training episodes", "large reward or goal: seeds, first episode", "mean of 100 above", "seeds [95%], episodes",
+    "seconds a seed",
 )  # fmt: skip
 NOTHING = "–"
 LEAST = 5
@@ -83,24 +86,27 @@ class Measured(NamedTuple):
 def found(folder: Path) -> list[Measured]:
     """The experiments of a folder, in the order in which `e3rl reproduce` lists them."""
     order = {name: i for i, name in enumerate(BASELINE_EXPERIMENTS)}
-    measured = []
-    for result in results_in(folder, "baselines"):
-        table = result.table
-        try:
-            final = result.about["final"]
-            if not final:
-                raise ValueError("there are no seeds in it")
-            one = Measured(result.experiment, list(final.values()), _curve(table, final))
-            _cells(one)
-        except (AttributeError, KeyError, OSError, TypeError, ValueError, csv.Error) as error:
-            raise UserError(
-                f"{result.path} and its table are not those of `e3rl reproduce baselines-...`: "
-                f"{type(error).__name__}: {one_line(error)}"
-            ) from error
-        measured.append(one)
+    measured = [measure(result) for result in results_in(folder, "baselines")]
     if not measured:
         raise UserError(f"{folder} holds no results of the baselines' experiments")
     return sorted(measured, key=lambda one: (order.get(one.name, len(order)), one.name))
+
+
+def measure(result: Result) -> Measured:
+    """One experiment's files."""
+    table = result.table
+    try:
+        final = result.about["final"]
+        if not final:
+            raise ValueError("there are no seeds in it")
+        one = Measured(result.experiment, list(final.values()), _curve(table, final))
+        _cells(one)
+    except (AttributeError, KeyError, OSError, TypeError, ValueError, csv.Error) as error:
+        raise UserError(
+            f"{result.path} and its table are not those of `e3rl reproduce baselines-...`: "
+            f"{type(error).__name__}: {one_line(error)}"
+        ) from error
+    return one
 
 
 def _curve(path: Path, final: dict[str, dict[str, Any]]) -> Curve:
@@ -151,12 +157,13 @@ def _cells(one: Measured) -> tuple[str, ...]:
     return (
         one.name,
         str(len(one.finals)),
-        f"{np.median(returns):.2f} ({min(returns):.2f} to {max(returns):.2f})",
+        spread(returns),
+        stratified_bootstrap(interquartile_mean, [np.array(returns, float)]).text(),
         f"{np.median(optima):.2f}" if optima else NOTHING,
         _range([final["episodes"] for final in one.finals]),
-        _reached(one.finals, "first_found", "first at {:,.0f}", min),
+        _first_found(one.finals),
         f"{np.median([final['bar'] for final in one.finals]):.4g}",
-        _reached(one.finals, "over_bar", "median {:,.0f}", np.median),
+        str(episodes_to_bar(one.finals)),
         f"{np.median([final['seconds'] for final in one.finals]):.1f}",
     )
 
@@ -166,13 +173,18 @@ def _range(counts: Sequence[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _reached(finals: Sequence[dict[str, Any]], what: str, phrase: str, of_all: Any) -> str:
-    """How many seeds got somewhere, and the episodes that took; nothing is said where that is not known."""
-    if what not in finals[0]:
+def episodes_to_bar(finals: Sequence[dict[str, Any]]) -> Waiting:
+    """Until the mean of a hundred episodes was above the bar."""
+    return Waiting.of([final["over_bar"] for final in finals], [final["episodes"] for final in finals])
+
+
+def _first_found(finals: Sequence[dict[str, Any]]) -> str:
+    """How many seeds met what there is to find, and the earliest; nothing is said where that is not known."""
+    if "first_found" not in finals[0]:
         return NOTHING
-    when = [final[what] for final in finals if final[what] is not None]
+    when = [final["first_found"] for final in finals if final["first_found"] is not None]
     count = f"{len(when)} of {len(finals)}"
-    return f"{count}, {phrase.format(of_all(when))}" if when else count
+    return f"{count}, first at {min(when):,}" if when else count
 
 
 def draw(folder: Path) -> list[Path]:

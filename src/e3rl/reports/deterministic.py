@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from e3rl.neural.old_names import stored_config
 from e3rl.reports.results import Result, results_in
 from e3rl.reports.saving import save_figure
+from e3rl.reports.statistics.intervals import interquartile_mean, spread, stratified_bootstrap
 from e3rl.types import UserError
 
 FAMILIES = ("maze", "mountaincar", "acrobot")
@@ -39,16 +40,16 @@ def table(folder: Path) -> str:
     """A line per experiment and budget: the seeds' mean greedy returns, median and range; what exploration collected
     after its first epoch, which is uniform, and in its last."""
     lines = [
-        "experiment           episodes  seeds  return: median (worst to best)   goal reached  optimum  "
-        "exploring (last epoch)"
+        "experiment           episodes  seeds  return: median (worst to best)   interquartile mean [95%]      "
+        "goal reached  optimum  exploring (last epoch)"
     ]
     for result in found(folder):
-        size, epochs = _explored(result)
+        size, epochs = explored(result)
         verdicts = result.about["exploit"]
         for budget in sorted({verdict["budget"] for verdict in verdicts}):
             own = [verdict for verdict in verdicts if verdict["budget"] == budget]
             means = [verdict["return_mean"] for verdict in own]
-            spread = f"{np.median(means):.2f} ({min(means):.2f} to {max(means):.2f})"
+            middle = stratified_bootstrap(interquartile_mean, [np.array(means, float)]).text()
             reached = f"{min(v['reached'] for v in own):.0%} to {max(v['reached'] for v in own):.0%}"
             optima = [v["optimal_return_mean"] for v in own if "optimal_return_mean" in v]
             optimum = f"{np.median(optima):.2f}" if optima else ""
@@ -56,8 +57,8 @@ def table(folder: Path) -> str:
             planned = so_far[:, 1:] if so_far.shape[1] > 1 else so_far
             exploring = f"{np.mean(planned):.1f} ({np.mean(so_far[:, -1]):.1f})"
             lines.append(
-                f"{result.experiment:<20} {budget:>8}  {len(own):>5}  {spread:<31} {reached:>12}  {optimum:>7}  "
-                f"{exploring}"
+                f"{result.experiment:<20} {budget:>8}  {len(own):>5}  {spread(means):<31} {middle:<28} "
+                f"{reached:>12}  {optimum:>7}  {exploring}"
             )
     return "\n".join(lines)
 
@@ -67,12 +68,12 @@ def draw(folder: Path) -> Path:
     experiments = found(folder)
     if not experiments:
         raise UserError(f"{folder} holds no results of mazes or control tasks")
-    tasks = list(dict.fromkeys(_task(result.experiment) for result in experiments))
+    tasks = list(dict.fromkeys(task_of(result.experiment) for result in experiments))
     figure = Figure(figsize=(4.2 * len(tasks), 4.4), layout="constrained")
     for axes, task in zip(
         np.atleast_1d(figure.subplots(1, len(tasks), squeeze=False)[0]), tasks, strict=True
     ):
-        own = [result for result in experiments if _task(result.experiment) == task]
+        own = [result for result in experiments if task_of(result.experiment) == task]
         for i, (result, colour) in enumerate(zip(own, COLOURS, strict=False)):
             _panel(axes, result, colour, DODGE * (i - (len(own) - 1) / 2))
         axes.set_title(task)
@@ -85,10 +86,10 @@ def draw(folder: Path) -> Path:
 
 
 def _panel(axes: Axes, result: Result, colour: str, aside: float) -> None:
-    size, curves = _explored(result)
+    size, curves = explored(result)
     episodes = size * np.arange(1, curves.shape[1] + 1)
-    label = _label(result.experiment)
-    axes.plot(episodes, np.median(curves, axis=0), color=colour, linestyle="--", label=f"{label}: exploring")
+    name = label_of(result.experiment)
+    axes.plot(episodes, np.median(curves, axis=0), color=colour, linestyle="--", label=f"{name}: exploring")
     axes.fill_between(episodes, np.min(curves, axis=0), np.max(curves, axis=0), color=colour, alpha=0.15)
     verdicts = result.about["exploit"]
     budgets = sorted({verdict["budget"] for verdict in verdicts})
@@ -98,11 +99,11 @@ def _panel(axes: Axes, result: Result, colour: str, aside: float) -> None:
     above = [max(values) - mid for mid, values in zip(middle, means, strict=True)]
     places = np.array(budgets) + aside
     axes.errorbar(
-        places, middle, [below, above], fmt="o", color=colour, capsize=3, label=f"{label}: exploiting"
+        places, middle, [below, above], fmt="o", color=colour, capsize=3, label=f"{name}: exploiting"
     )
 
 
-def _explored(result: Result) -> tuple[int, Float[np.ndarray, "seeds epochs"]]:
+def explored(result: Result) -> tuple[int, Float[np.ndarray, "seeds epochs"]]:
     """Exploration episodes of an epoch, and the mean returns of the epochs."""
     path = result.table
     try:
@@ -123,14 +124,14 @@ def _by_epoch(returns: Sequence[float], size: int) -> list[float]:
     return [float(np.mean(returns[start : start + size])) for start in range(0, len(returns), size)]
 
 
-def _task(experiment: str) -> str:
+def task_of(experiment: str) -> str:
     """MountainCar for mountaincar/e3rl, maze, 10 × 10 for maze/10-ue2."""
     family, _, rest = experiment.partition("/")
     size = rest.partition("-")[0]
     return f"maze, {size} × {size}" if family == "maze" else TASKS.get(family, family)
 
 
-def _label(experiment: str) -> str:
+def label_of(experiment: str) -> str:
     """Neural-E³ for mountaincar/e3rl, UE² for maze/10-ue2."""
     family, _, rest = experiment.partition("/")
     variant = rest.partition("-")[2] if family == "maze" else rest

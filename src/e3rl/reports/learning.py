@@ -32,7 +32,7 @@ PHASES = ("explore", "practice", "exploit")
 def draw_runs(paths: Sequence[Path], out: Path) -> Path:
     """One figure for one run, or for several seeds of the same one (median and range)."""
     about = read_about(paths[0])
-    tables = [_metrics(path) for path in paths]
+    tables = [metrics_of(path) for path in paths]
     visits = [found for path in paths if (found := lock_visits(path)) is not None]
     figure = Figure(figsize=(11, 6.5 if visits else 3.6), layout="constrained")
     grid = figure.subplots(2 if visits else 1, 2, squeeze=False)
@@ -56,7 +56,7 @@ def draw_runs(paths: Sequence[Path], out: Path) -> Path:
     return out
 
 
-def _metrics(path: Path) -> dict[str, list[Any]]:
+def metrics_of(path: Path) -> dict[str, list[Any]]:
     rows = read_metrics(path)
     try:
         numbers = {name: [float(row[name]) for row in rows] for name in (*SHOWN, MISSED)}
@@ -65,7 +65,7 @@ def _metrics(path: Path) -> dict[str, list[Any]]:
     return {"phase": [row["phase"] for row in rows], **numbers}
 
 
-def _by_phase(tables: list[dict[str, list[Any]]], column: str) -> list[Float[np.ndarray, "seeds n"]]:
+def by_phase(tables: list[dict[str, list[Any]]], column: str) -> list[Float[np.ndarray, "seeds n"]]:
     """A column's values while exploring or training, while practising and while exploiting, a row for each seed. Seeds
     may explore for different times: a shorter one has no value (nan) in the end."""
     found = []
@@ -85,14 +85,14 @@ def _by_phase(tables: list[dict[str, list[Any]]], column: str) -> list[Float[np.
 
 
 def _curve(axes: Axes, tables: list[dict[str, list[Any]]], column: str, paths: Sequence[Path]) -> None:
-    each = _by_phase(tables, column)
+    each = by_phase(tables, column)
     values = np.concatenate(each, axis=1)
     explored = each[0].shape[1]
     before, count = explored + each[1].shape[1], values.shape[1]
     first = tables[0]["phase"][0] if tables[0]["phase"] else "explore"
     width = max(1, count // 40)
     episode = np.arange(1, count + 1)
-    with _some_seeds_missing():
+    with some_seeds_missing():
         axes.plot(episode, np.nanmedian(values, axis=0), ".", color="0.75", markersize=3, label="episode")
     parts = (
         (0, explored, EXPLORE, first),
@@ -102,14 +102,14 @@ def _curve(axes: Axes, tables: list[dict[str, list[Any]]], column: str, paths: S
     for low, high, colour, name in parts:
         if high - low < 1:
             continue
-        smooth = np.array([_running_mean(row[low:high], width) for row in values])
-        with _some_seeds_missing():
+        smooth = np.array([running_mean(row[low:high], width) for row in values])
+        with some_seeds_missing():
             middle, lowest, highest = (part(smooth, axis=0) for part in (np.nanmedian, np.nanmin, np.nanmax))
         axes.plot(episode[low:high], middle, color=colour, label=f"{name} (mean of {width})")
         axes.fill_between(episode[low:high], lowest, highest, color=colour, alpha=0.2, linewidth=0)
     for switch in {explored, before}:
         axes.axvline(switch + 0.5, color="0.3", linestyle=":", linewidth=1)
-    optimum = _optimum(paths)
+    optimum = known_optimum(paths)
     if optimum is not None:
         axes.axhline(optimum, color="0.3", linestyle="--", linewidth=1, label="optimal return")
     axes.set_xlabel("episode")
@@ -120,11 +120,11 @@ def _curve(axes: Axes, tables: list[dict[str, list[Any]]], column: str, paths: S
 
 def _what_may_be_missed(axes: Axes, tables: list[dict[str, list[Any]]]) -> None:
     """ε̂ while exploring, with an axis of its own; nothing where nobody estimates it."""
-    values = _by_phase(tables, MISSED)[0]
+    values = by_phase(tables, MISSED)[0]
     values = np.where(np.isfinite(values), values, np.nan)
     if np.isnan(values).all():
         return
-    with _some_seeds_missing():
+    with some_seeds_missing():
         middle = np.nanmedian(values, axis=0)
     own = axes.twinx()
     own.plot(np.arange(1, len(middle) + 1), middle, color=MISSED_COLOUR, linewidth=1)
@@ -135,21 +135,21 @@ def _what_may_be_missed(axes: Axes, tables: list[dict[str, list[Any]]]) -> None:
 
 
 @contextmanager
-def _some_seeds_missing() -> Iterator[None]:
+def some_seeds_missing() -> Iterator[None]:
     """NumPy warns of episodes that no seed has a value for; they are left out of the picture."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
 
 
-def _running_mean(row: Float[np.ndarray, " n"], width: int) -> Float[np.ndarray, " n"]:
+def running_mean(row: Float[np.ndarray, " n"], width: int) -> Float[np.ndarray, " n"]:
     total = np.cumsum(np.concatenate([[0.0], row]))
     ends = np.arange(1, len(row) + 1)
     starts = np.maximum(ends - width, 0)
     return (total[ends] - total[starts]) / (ends - starts)
 
 
-def _optimum(paths: Sequence[Path]) -> float | None:
+def known_optimum(paths: Sequence[Path]) -> float | None:
     summaries = [RunFolder(path).summary() for path in paths]
     found = [summary["optimal_return"] for summary in summaries if summary]
     return found[0] if found and found[0] is not None else None

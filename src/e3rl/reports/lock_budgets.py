@@ -1,7 +1,7 @@
 """Exploration budgets of the lock experiments: a table and a figure from the files of `e3rl reproduce lock/...`."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -10,6 +10,8 @@ from e3rl.experiments.lock import LOCK_EXPERIMENTS
 from e3rl.experiments.names import settings_name
 from e3rl.reports.results import results_in
 from e3rl.reports.saving import save_figure
+from e3rl.reports.statistics.intervals import Share
+from e3rl.reports.statistics.waiting import Chosen, Waiting, smallest_budget
 from e3rl.types import UserError
 
 PAPER_RATIO = {5: 25, 10: 50, 15: 50, 20: 75}
@@ -17,8 +19,8 @@ PAPER_RATIO = {5: 25, 10: 50, 15: 50, 20: 75}
 COLOURS = {"standard": "#3b6fb6", "antishaped": "#c0392b"}
 
 KINDS = {
-    "horizon": int, "reward": str, "ratio": int, "episodes": int, "return_mean": float, "optimal_return": float,
-    "solved": str,
+    "horizon": int, "reward": str, "seed": int, "ratio": int, "episodes": int, "return_mean": float,
+    "optimal_return": float, "solved": str,
 }  # fmt: skip
 """What the columns that reports read must hold."""
 
@@ -61,13 +63,57 @@ def ratios(rows: Sequence[Row]) -> list[int]:
     return sorted({int(row["ratio"]) for row in rows})
 
 
+def episodes_to_solve(rows: Sequence[Row], reward: str) -> Waiting:
+    """The smallest budget that solved each seed, of those measured."""
+    seeds = sorted({int(row["seed"]) for row in rows if row["reward"] == reward})
+    own = [[row for row in rows if row["reward"] == reward and int(row["seed"]) == seed] for seed in seeds]
+    first = [min((int(r["episodes"]) for r in of if r["solved"] == "True"), default=None) for of in own]
+    return Waiting.of(first, [max(int(row["episodes"]) for row in of) for of in own])
+
+
+def chosen_budget(rows: Sequence[Row], reward: str) -> Chosen:
+    """In episodes per step of the horizon."""
+    solved_by = {
+        ratio: {
+            int(row["seed"]): row["solved"] == "True"
+            for row in rows
+            if row["reward"] == reward and int(row["ratio"]) == ratio
+        }
+        for ratio in ratios(rows)
+    }
+    return smallest_budget(solved_by)
+
+
 def table(folder: Path) -> str:
-    """Seeds solved at each measured budget, as Markdown: standard / antishaped."""
+    """Seeds solved at each measured budget, standard / antishaped, and the budgets that this suggests, as Markdown."""
+    tables = read_rows(folder)
+    return f"{_by_budget(tables)}\n\n{_suggested(tables)}"
+
+
+def _suggested(tables: Mapping[str, Sequence[Row]]) -> str:
+    lines = [
+        "| experiment | reward | solved at the largest budget [95%] | episodes until solved, of the budgets measured | "
+        "smallest budget that solves every second seed | the other seeds there [95%] |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, rows in tables.items():
+        for reward in dict.fromkeys(row["reward"] for row in rows):
+            at_last = Share(*solved(rows, reward, ratios(rows)[-1]))
+            chosen = chosen_budget(rows, reward)
+            budget, others = (
+                ("–", "–") if chosen.budget is None else (f"{chosen.budget}H", str(chosen.solved))
+            )
+            taken = episodes_to_solve(rows, reward)
+            lines.append(f"| {name} | {reward} | {at_last} | {taken} | {budget} | {others} |")
+    return "\n".join(lines)
+
+
+def _by_budget(tables: Mapping[str, Sequence[Row]]) -> str:
     lines = [
         "| experiment | seeds solved, standard / antishaped, by budget in episodes per step of the horizon |",
         "|---|---|",
     ]
-    for name, rows in read_rows(folder).items():
+    for name, rows in tables.items():
         cells = []
         for ratio in ratios(rows):
             standard, antishaped = (solved(rows, reward, ratio) for reward in COLOURS)

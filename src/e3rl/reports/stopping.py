@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from e3rl.reports.results import Result, results_in
+from e3rl.reports.statistics.intervals import Share
 from e3rl.types import UserError
 
 NOISE = {"always": "", "stirred": " after one action", "by_state": " in some states"}
 HEAD = (
-    "| lock | noise bits | reward | seeds solved | ended by itself | episodes per level: median (range) | "
+    "| lock | noise bits | reward | seeds solved [95%] | ended by itself | episodes per level: median (range) | "
     "reward first met |\n|---|---|---|---|---|---|---|"
 )
 
@@ -49,5 +50,5 @@ def _measured(rows: list[dict[str, str]]) -> str:
     first = [int(row["first_paid"]) / int(row["horizon"]) for row in rows if int(row["first_paid"])]
     solved, alone = (sum(row[name] == "True" for row in rows) for name in ("solved", "by_itself"))
     met = f"{np.median(first):.1f}H" + ("" if len(first) == len(rows) else f", by {len(first)}")
-    spread = f"{np.median(levels):.1f}H ({levels.min():.1f}H to {levels.max():.1f}H)"
-    return f"{solved} of {len(rows)} | {alone} | {spread} | {met} |"
+    shown = f"{np.median(levels):.1f}H ({levels.min():.1f}H to {levels.max():.1f}H)"
+    return f"{Share(solved, len(rows))} | {alone} | {shown} | {met} |"

@@ -1,0 +1,89 @@
+"""A sentence of the paper, and the verdict on it."""
+
+import csv
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from e3rl.reports.claims.evidence import Evidence
+from e3rl.types import UserError
+
+DAMAGE = (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError, csv.Error)
+"""What reading files raises that are not as `e3rl reproduce` writes them."""
+
+
+class Verdict(StrEnum):
+    HOLDS = "holds"
+    DIFFERS = "differs"
+    NOT_TESTED = "not tested"
+
+
+class Finding(NamedTuple):
+    """What the data say about a part of a claim."""
+
+    text: str
+    holds: bool | None
+    """None where there are no data, or too few."""
+
+
+def missing(what: str) -> Finding:
+    return Finding(f"{what}: not run", None)
+
+
+class Claim(NamedTuple):
+    name: str
+    place: str
+    """In the paper."""
+    says: str
+    """In our words."""
+    holds_if: str
+    """The rule by which findings become a verdict."""
+    measure: Callable[[Evidence], Sequence[Finding]]
+    settings: str = ""
+    """Whose, where it was measured with more than one."""
+    note: str = ""
+
+
+class Judged(NamedTuple):
+    claim: Claim
+    verdict: Verdict
+    measured: str
+    cells: tuple[str, ...]
+    """The experiments that were asked for, whether they have been run or not."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "claim": self.claim.name,
+            "place": self.claim.place,
+            "says": self.claim.says,
+            "settings": self.claim.settings,
+            "measured": self.measured,
+            "verdict": self.verdict.value,
+            "holds_if": self.claim.holds_if,
+            "note": self.claim.note,
+            "cells": list(self.cells),
+        }
+
+
+def verdict(findings: Sequence[Finding]) -> Verdict:
+    """One part that differs is enough to differ; what has not been measured cannot hold."""
+    said = [finding.holds for finding in findings]
+    if False in said:
+        return Verdict.DIFFERS
+    return Verdict.NOT_TESTED if None in said or not said else Verdict.HOLDS
+
+
+def judge(claim: Claim, evidence: Evidence) -> Judged:
+    asked = evidence.asking()
+    try:
+        findings = claim.measure(asked)
+    except DAMAGE as error:
+        cells = ", ".join(asked.asked)
+        raise UserError(f"one of {cells} is damaged: {type(error).__name__}: {error}") from error
+    text = "; ".join(finding.text for finding in findings) or "no experiment for it"
+    return Judged(claim, verdict(findings), text, tuple(asked.asked))
+
+
+def untested(evidence: Evidence) -> list[Finding]:
+    """Nobody has made an experiment for it."""
+    return []

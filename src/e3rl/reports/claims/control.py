@@ -1,0 +1,184 @@
+"""Section 5.3 and appendix C.3: MountainCar and Acrobot; and how large ensembles must be (section 4.4)."""
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from e3rl.experiments.baselines import MARKS
+from e3rl.neural.old_names import stored_config
+from e3rl.reports.claims.claim import Claim, Finding, missing, untested
+from e3rl.reports.claims.evidence import Evidence
+from e3rl.reports.claims.lock import PAPERS
+from e3rl.reports.claims.mazes import E3RLS
+from e3rl.reports.statistics.intervals import Share, spread
+from e3rl.reports.statistics.waiting import Waiting
+from e3rl.types import UserError
+
+STEADIED = "the paper's, with a steadied DQN"
+VARIANTS = {PAPERS: "paper", STEADIED: "steadied", E3RLS: "e3rl"}
+BARS: Mapping[str, float] = {
+    task: MARKS[env].bar or math.nan
+    for task, env in (("mountaincar", "e3rl/MountainCar-v0"), ("acrobot", "e3rl/Acrobot-v1"))
+}
+DQN_EPISODES, NEURAL_EPISODES, RND_EPISODES = 1_200, 300, 10_000
+"""As the paper has them."""
+
+
+def dqn_solves(evidence: Evidence) -> list[Finding]:
+    waited = evidence.to_bar("baselines-mountaincar/dqn")
+    if waited is None:
+        return [missing("DQN")]
+    about = DQN_EPISODES / 2 <= waited.median.value <= 2 * DQN_EPISODES
+    return [Finding(f"DQN: {waited} episodes", waited.share.is_most and about)]
+
+
+def neural_solves(evidence: Evidence, settings: str, task: str, within: int | None) -> list[Finding]:
+    returns = evidence.greedy(f"{task}/{VARIANTS[settings]}", within)
+    if returns is None:
+        return [missing("Neural-E³")]
+    share = Share(int(np.sum(returns >= BARS[task])), len(returns))
+    text = f"{share} seeds at {BARS[task]:g} or better, greedy return {spread(list(returns), '.1f')}"
+    return [Finding(text, share.is_most)]
+
+
+def rnd_collects_nothing_early(evidence: Evidence) -> list[Finding]:
+    waited = evidence.first_found(*RND)
+    if waited is None:
+        return [missing("PPO+RND")]
+    early = sum(at <= RND_EPISODES for at in waited.happened)
+    text = f"{Share(early, waited.share.total)} seeds met the goal in their first {RND_EPISODES:,} episodes"
+    return [Finding(text, early == 0)]
+
+
+def rnd_collects_late(evidence: Evidence) -> list[Finding]:
+    waited = evidence.first_found(*RND)
+    if waited is None or (not waited.happened and max(waited.gave_up) <= RND_EPISODES):
+        return [missing(f"PPO+RND beyond {RND_EPISODES:,} episodes")]
+    late = Share(sum(at > RND_EPISODES for at in waited.happened), waited.share.total)
+    return [Finding(f"{late} seeds met the goal after that", late.is_most)]
+
+
+RND = "baselines-mountaincar/ppo-rnd-long", "baselines-mountaincar/ppo-rnd"
+
+
+def gain_is_smaller(evidence: Evidence, settings: str) -> list[Finding]:
+    """The ratio of the DQN's episodes to Neural-E³'s, on both tasks."""
+    told, ratios = [], []
+    for task in BARS:
+        dqn, neural = evidence.to_bar(f"baselines-{task}/dqn"), _budget(evidence, settings, task)
+        if dqn is None or neural is None:
+            return [missing(task)]
+        ratios.append(dqn.median.value / neural.median.value)
+        least = min(dqn.gave_up, default=0) / neural.median.value
+        told.append(f"{task} {f'> {least:.0f}' if math.isinf(ratios[-1]) else f'{ratios[-1]:.0f}'}")
+    car, acrobot = ratios
+    text = f"DQN's episodes over Neural-E³'s: {', '.join(told)}"
+    return [Finding(text, None if math.isinf(acrobot) else acrobot < car)]
+
+
+def _budget(evidence: Evidence, settings: str, task: str) -> Waiting | None:
+    """The smallest budget of each seed that gets to the bar."""
+    result = evidence.find(f"{task}/{VARIANTS[settings]}")
+    if result is None:
+        return None
+    verdicts = result.about["exploit"]
+    seeds = sorted({one["seed"] for one in verdicts})
+    first = [
+        min(
+            (v["budget"] for v in verdicts if v["seed"] == seed and v["return_mean"] >= BARS[task]),
+            default=None,
+        )
+        for seed in seeds
+    ]
+    return Waiting.of(first, [max(v["budget"] for v in verdicts)] * len(seeds))
+
+
+def rnd_is_quicker_on_acrobot(evidence: Evidence) -> list[Finding]:
+    acrobot, car = evidence.first_found("baselines-acrobot/ppo-rnd"), evidence.first_found(*RND)
+    if acrobot is None or car is None:
+        return [missing("PPO+RND")]
+    text = f"goal first met: Acrobot {acrobot}; MountainCar {car}"
+    return [Finding(text, acrobot.median.value < car.median.value)]
+
+
+def small_ensembles_suffice(evidence: Evidence) -> list[Finding]:
+    found = []
+    for experiment in ("stopping/h20", "maze/10-e3rl", "mountaincar/e3rl"):
+        result = evidence.find(experiment)
+        if result is None:
+            found.append(missing(experiment))
+            continue
+        try:
+            members = stored_config(result.about["config"]).fit.members
+        except (KeyError, TypeError, UserError) as error:
+            raise UserError(f"{result.path} is damaged: config: {error}") from error
+        if "exploit" in result.about:
+            reached = [one["reached"] >= 0.95 for one in result.about["exploit"]]
+            share = Share(sum(reached), len(reached))
+        else:
+            rows = evidence.rows(experiment) or []
+            share = Share(sum(row["solved"] == "True" for row in rows), len(rows))
+        found.append(
+            Finding(f"{experiment}, {members} members: {share}", 4 <= members <= 8 and share.is_most)
+        )
+    return found
+
+
+CLAIMS = [
+    Claim(
+        "ensemble/small", "4.4", "Ensembles of 4 to 8 models explore successfully.",
+        "with 4 to 8 members most seeds solve a lock, a maze, MountainCar", small_ensembles_suffice,
+    ),
+    Claim(
+        "mountaincar/dqn", "5.3", "The DQN solves MountainCar after about 1,200 episodes.",
+        f"more than half of the seeds get a mean of 100 above {BARS['mountaincar']:g}, in the median after 600 to "
+        "2,400",
+        dqn_solves,
+    ),
+    *(
+        Claim(
+            "mountaincar/neural", "5.3", "Neural-E³ solves it in under 300 episodes.",
+            "most seeds reach the DQN's bar greedily after fewer",
+            partial(neural_solves, settings=whose, task="mountaincar", within=NEURAL_EPISODES - 1), whose,
+        )
+        for whose in VARIANTS
+    ),
+    Claim(
+        "mountaincar/rnd-nothing-early", "5.3", "PPO+RND collects nothing in its first 10,000 episodes.",
+        "no seed meets the goal", rnd_collects_nothing_early,
+    ),
+    Claim(
+        "mountaincar/rnd-late", "5.3", "After that it does.", "most seeds meet the goal then", rnd_collects_late,
+    ),
+    Claim(
+        "control/perfect-model", "5.3", "Even with a perfect model planning for the sparse reward is impractical.",
+        "planning with the true dynamics does not reach the goal in reasonable time", untested,
+    ),
+    *(
+        Claim(
+            "acrobot/neural", "5.3", "Neural-E³ explores Acrobot quickly too.", "most seeds reach the bar greedily",
+            partial(neural_solves, settings=whose, task="acrobot", within=NEURAL_EPISODES - 1), whose,
+        )
+        for whose in VARIANTS
+    ),
+    *(
+        Claim(
+            "acrobot/smaller-gain", "5.3", "There its gain over the DQN is smaller than on MountainCar.",
+            "the DQN needs fewer times Neural-E³'s episodes than on MountainCar",
+            partial(gain_is_smaller, settings=whose),
+            whose,
+        )
+        for whose in VARIANTS
+    ),
+    Claim(
+        "acrobot/rnd", "5.3", "PPO+RND gets going sooner on Acrobot than on MountainCar.",
+        "the median seed meets the goal earlier", rnd_is_quicker_on_acrobot,
+    ),
+    Claim(
+        "control/parameter-noise", "C.3", "Parameter noise does not help the DQN.",
+        "no more seeds solve the task with it",
+        untested,
+    ),
+]  # fmt: skip

@@ -1,0 +1,262 @@
+"""Tables of the documentation that are made from the data: `python -m e3rl.reports.documented docs results` brings them
+up to date. A page says where by marks; tests compare."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from e3rl.reports import deterministic, lock_budgets
+from e3rl.reports.baselines import METHODS
+from e3rl.reports.claims.evidence import Evidence
+from e3rl.reports.statistics.intervals import Share, interquartile_mean, spread, stratified_bootstrap
+from e3rl.reports.statistics.waiting import Chosen, Waiting
+from e3rl.runs.checkpoint import write_file
+from e3rl.types import UserError
+
+BEGIN, END = "<!-- made by e3rl.reports.documented: {} -->", "<!-- end -->"
+HORIZONS, SIZES = (5, 10, 15, 20), (5, 10, 20)
+REWARDS = ("standard", "antishaped")
+Lines = Iterator[str]
+
+
+def row(*cells: Any) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def head(*names: str) -> str:
+    return f"{row(*names)}\n{'|---' * len(names)}|"
+
+
+def lock_budget(evidence: Evidence) -> Lines:
+    """How many episodes Neural-E³ takes on the locks."""
+    yield head(
+        "experiment", "budget", "solved there [95%], standard", "antishaped",
+        "smallest budget for every second seed, then the others there: standard", "antishaped",
+    )  # fmt: skip
+    for name in (*(f"lock/h{horizon}" for horizon in (*HORIZONS, 50)), "lock-long/h50"):
+        rows = evidence.rows(name)
+        if rows:
+            horizon, ratios = int(rows[0]["horizon"]), lock_budgets.ratios(rows)
+            ratio = lock_budgets.PAPER_RATIO.get(horizon, ratios[-1])
+            words = (
+                f"{ratio}H, the paper's" if horizon in lock_budgets.PAPER_RATIO else f"{ratio}H, the largest"
+            )
+            solved = [Share(*lock_budgets.solved(rows, reward, ratio)) for reward in REWARDS]
+            yield row(name, words, *solved, *(_chosen(lock_budgets.chosen_budget(rows, r)) for r in REWARDS))
+
+
+def _chosen(chosen: Chosen) -> str:
+    if chosen.budget is None:
+        return "none"
+    return f"{chosen.budget}H, then {chosen.solved.hits} of {chosen.solved.total}"
+
+
+def baselines_on_locks(evidence: Evidence, reward: str) -> Lines:
+    yield head(f"lock, {reward} rewards", *(f"H = {horizon}" for horizon in HORIZONS))
+    for algo in ("dqn", "ppo", "ppo-rnd"):
+        waited = [evidence.to_bar(f"baselines-lock/h{horizon}-{reward}-{algo}") for horizon in HORIZONS]
+        yield row(METHODS[algo][0], *map(_short, waited))
+    budgets = [evidence.episodes_to_solve(f"lock/h{horizon}", reward) for horizon in HORIZONS]
+    yield row("Neural-E³, budgets", *map(_short, budgets))
+    ended = [evidence.episodes_to_solve(f"stopping/h{horizon}", reward) for horizon in HORIZONS]
+    yield row("Neural-E³, ends by itself", *map(_short, ended))
+
+
+def _short(waited: Waiting | None) -> str:
+    if waited is None:
+        return "not run"
+    share, median = waited.share, str(waited).rpartition("median ")[2]
+    return f"{share.hits} of {share.total}, {median}"
+
+
+def baselines_elsewhere(evidence: Evidence) -> Lines:
+    yield head(
+        "experiment", "steps", "episodes", "greedy return at the end, by seed", "goal met while training"
+    )
+    for name in (
+        "cartpole/dqn",
+        "cartpole/ppo",
+        "mountaincar/dqn",
+        "mountaincar/ppo-rnd",
+        "acrobot/dqn",
+        "acrobot/e3rl-dqn",
+    ):
+        result = evidence.find(f"baselines-{name}")
+        if result is not None:
+            finals = list(result.about["final"].values())
+            episodes = [one["episodes"] for one in finals]
+            returns = ", ".join(_minus(f"{one['return_mean']:.0f}") for one in finals)
+            met = "–"
+            if "first_found" in finals[0]:
+                met = f"{sum(one['first_found'] is not None for one in finals)} of {len(finals)}"
+            steps = f"{result.about['settings']['steps']:,}"
+            yield row(name, steps, f"{min(episodes):,} to {max(episodes):,}", returns, met)
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def control(evidence: Evidence) -> Lines:
+    yield from _exploited(
+        evidence, [f"{task}/{v}" for task in deterministic.TASKS for v in deterministic.VARIANTS]
+    )
+
+
+def mazes(evidence: Evidence) -> Lines:
+    yield from _exploited(evidence, [f"maze/{size}-{v}" for size in SIZES for v in deterministic.VARIANTS])
+
+
+def _exploited(evidence: Evidence, names: list[str]) -> Lines:
+    yield head(
+        "experiment", "exploration episodes", "greedy return: median (worst to best seed)", "interquartile mean [95%]",
+        "best possible", "goal reached", "return while exploring, first epoch aside (last epoch)",
+    )  # fmt: skip
+    for name in names:
+        result = evidence.find(name)
+        if result is None:
+            continue
+        size, epochs = deterministic.explored(result)
+        for budget in sorted({one["budget"] for one in result.about["exploit"]}):
+            own = [one for one in result.about["exploit"] if one["budget"] == budget]
+            means = [one["return_mean"] for one in own]
+            middle = stratified_bootstrap(interquartile_mean, [np.array(means, float)]).text()
+            optima = [one["optimal_return_mean"] for one in own if "optimal_return_mean" in one]
+            best = f"{np.median(optima):.2f}" if optima else "–"
+            reached = " to ".join(
+                f"{share:.0%}" for share in sorted({f(o["reached"] for o in own) for f in (min, max)})
+            )
+            so_far = epochs[:, : budget // size]
+            exploring = f"{np.mean(so_far[:, 1:]):.1f} ({np.mean(so_far[:, -1]):.1f})"
+            cells = (spread(means), middle, best, reached, exploring)
+            yield row(name, budget, *map(_minus, cells))
+
+
+def peers(evidence: Evidence) -> Lines:
+    result = evidence.find("peers/summary")
+    if result is None:
+        return
+    yield head(
+        "task",
+        "steps",
+        "e3rl",
+        "Stable-Baselines3",
+        "our mean and their interval",
+        "our steps a second, times theirs",
+    )
+    for one in result.about["rows"]:
+        sides = (
+            f"{one[f'{side}_return_mean']:.1f} [{one[f'{side}_return_low']:.1f}, {one[f'{side}_return_high']:.1f}]"
+            for side in ("e3rl", "sb3")
+        )
+        place = "below" if one["below"] else "above" if one["above"] else "inside"
+        steps = f"{one['steps']:,}"
+        yield row(
+            f"{one['env']}, {one['algo']}", steps, *map(_minus, sides), place, f"{one['speed_ratio']:.0f}"
+        )
+
+
+def fresh_cartpole(evidence: Evidence) -> Lines:
+    """The same DQN on seeds that no table had."""
+    result = evidence.find("baselines-cartpole/dqn")
+    path = None if result is None else result.path.parent / "fresh" / result.path.name
+    if path is None or not path.is_file():
+        return
+    finals = json.loads(path.read_text())["final"]
+    returns = [one["return_mean"] for one in finals.values()]
+    best = Share(sum(value >= 500.0 for value in returns), len(returns))
+    others = ", ".join(f"{value:.0f}" for value in sorted(returns) if value < 500.0)
+    text = f"On seeds {min(map(int, finals))} to {max(map(int, finals))}, {best} ended at 500"
+    yield f"{text}; the others at {others}." if others else f"{text}."
+
+
+def below_theory(evidence: Evidence) -> Lines:
+    """How many times fewer trajectories than the theorem's still never failed."""
+    rows = evidence.rows("dreem/below-theory")
+    if not rows:
+        return
+    rules = list(dict.fromkeys(one["phi_rule"] for one in rows))
+    yield head("family", *(f"φ {'as in the theorem' if rule == 'theorem' else rule}" for rule in rules))
+    for family in dict.fromkeys(one["family"] for one in rows):
+        yield row(family, *(_smallest_n(rows, family, rule) for rule in rules))
+
+
+def _smallest_n(rows: list[dict[str, str]], family: str, rule: str) -> str:
+    """From the theorem's n on downwards, until a run fails; and how the next one failed."""
+    best = None
+    for one in (one for one in rows if (one["family"], one["phi_rule"]) == (family, rule)):
+        if float(one["success_rate"]) < 1.0:
+            kinds = ("everything_eliminated", "unfinished", "suboptimal")
+            why = max(kinds, key=lambda kind: int(one[kind])).replace("_", " ")
+            return (
+                f"{best}; then {why} in {one[why.replace(' ', '_')]} of {one['runs']}"
+                if best
+                else f"none; {why}"
+            )
+        best = f"n = {float(one['n']):.1e}, 1/{float(one['shrink']):g} of the theorem's"
+    return str(best)
+
+
+def doubling(evidence: Evidence) -> Lines:
+    known, unknown = evidence.find("dreem/certify"), evidence.find("dreem/certify-doubling")
+    if known is None or unknown is None:
+        return
+    yield head(
+        "family",
+        "d",
+        "largest guess",
+        "v < v* − ε",
+        "truth eliminated",
+        "trajectories, times those with d known",
+    )
+    given = {one["family"]: one for one in known.about["rows"]}
+    for one in unknown.about["rows"]:
+        ratio = one["trajectories_max"] / given[one["family"]]["trajectories_max"]
+        failed = f"{one['failures']} of {one['runs']}"
+        rank = given[one["family"]]["rank"]
+        yield row(
+            one["family"], rank, one["rank_guess_max"], failed, one["true_model_eliminated"], f"{ratio:.2f}"
+        )
+
+
+PARTS: dict[str, Callable[[Evidence], Lines]] = {
+    "lock budgets": lock_budget,
+    "baselines, standard": lambda evidence: baselines_on_locks(evidence, "standard"),
+    "baselines, antishaped": lambda evidence: baselines_on_locks(evidence, "antishaped"),
+    "baselines elsewhere": baselines_elsewhere,
+    "fresh CartPole": fresh_cartpole,
+    "control": control,
+    "mazes": mazes,
+    "peers": peers,
+    "below theory": below_theory,
+    "doubling": doubling,
+}
+
+
+def made(page: str, evidence: Evidence) -> str:
+    """The page with its tables as they are today."""
+
+    def table(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name not in PARTS:
+            raise UserError(f"no table is called {name!r}")
+        return "\n".join([BEGIN.format(name), *PARTS[name](evidence), END])
+
+    return re.sub(rf"{BEGIN.format('(.*?)')}\n.*?{END}", table, page, flags=re.DOTALL)
+
+
+def main(docs: Path, results: Path) -> None:
+    evidence = Evidence.under(results)
+    for path in sorted(docs.glob("*.md")):
+        text = path.read_text()
+        if (new := made(text, evidence)) != text:
+            write_file(path, new.encode())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,287 @@
+"""Verdicts are computed: made-up results turn them, missing ones leave them open, the documentation shows today's."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from e3rl import cli
+from e3rl.reports.claims import control, lock, mazes, theory
+from e3rl.reports.claims.claim import Claim, Finding, Verdict, judge, verdict
+from e3rl.reports.claims.evidence import Evidence
+from e3rl.reports.claims.table import CHAPTERS, CLAIMS, MADE, judged, page, write_page
+from e3rl.types import UserError
+
+ROOT = Path(__file__).parents[2]
+EXACT = {"lock/uniform-chance", "theory/lemma-1", "theory/lemma-2"}
+"""Computed by the command itself, without any results."""
+
+
+def save(folder, name, rows=(), **about):
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name.replace('/', '-')}.json"
+    path.write_text(json.dumps({"experiment": name, **about}))
+    if rows:
+        with path.with_suffix(".csv").open("w", newline="") as file:
+            table = csv.DictWriter(file, rows[0], lineterminator="\n")
+            table.writeheader()
+            table.writerows(rows)
+
+
+def save_locks(folder, solved, reward="standard", **about):
+    """The paper's settings at the paper's budgets, so many of five seeds solved."""
+    for horizon, ratio in lock.PAPER_RATIO.items():
+        rows = [
+            {
+                "reward": reward,
+                "seed": seed,
+                "ratio": ratio,
+                "episodes": ratio * horizon,
+                "solved": seed < solved,
+            }
+            for seed in range(5)
+        ]
+        save(folder, f"lock-paper/h{horizon}", rows, settings={"ratios": [ratio]}, **about)
+
+
+def final(found, bar=None, episodes=20_000, mean=0.0):
+    return {
+        "episodes": episodes, "return_mean": mean, "optimal_return": 5.0, "bar": 2.5, "over_bar": bar,
+        "episodes_that_found": 0 if found is None else 1, "first_found": found,
+    }  # fmt: skip
+
+
+def save_finals(folder, name, *finals):
+    rows = [
+        {"experiment": name, "seed": s, "episode": e, "return_mean": 1.0} for s in (0, 1) for e in (500, 1000)
+    ]
+    save(folder, name, rows, final={str(seed): one for seed, one in enumerate(finals)})
+
+
+def verdict_of(folder, measure, **given):
+    asked = Evidence.under(folder)
+    return verdict(measure(asked, **given))
+
+
+def test_one_part_that_differs_is_enough_and_what_is_missing_cannot_hold():
+    yes, no, unknown = Finding("", True), Finding("", False), Finding("", None)
+    assert verdict([yes, yes]) is Verdict.HOLDS
+    assert verdict([yes, unknown]) is Verdict.NOT_TESTED
+    assert verdict([unknown, no]) is Verdict.DIFFERS
+    assert verdict([]) is Verdict.NOT_TESTED
+
+
+def test_without_results_nothing_is_tested(tmp_path):
+    for one in judged(tmp_path):
+        expected = Verdict.HOLDS if one.claim.name in EXACT else Verdict.NOT_TESTED
+        assert (one.claim.name, one.verdict) == (one.claim.name, expected)
+
+
+def test_every_claim_is_told_once_and_says_what_it_asks_for():
+    assert sum(map(len, CHAPTERS.values())) == len(CLAIMS)
+    assert len({(claim.name, claim.settings) for claim in CLAIMS}) == len(CLAIMS)
+    assert all(claim.place and claim.says.endswith(".") and claim.holds_if for claim in CLAIMS)
+    places = {claim.place for claim in CLAIMS}
+    assert {
+        "Proposition 1",
+        "Proposition 2",
+        "Proposition 3",
+        "Lemma 1",
+        "Lemma 2",
+        "Lemma 3",
+        "Theorem 1",
+    } <= places
+
+
+@pytest.mark.parametrize(("solved", "expected"), [(5, "holds"), (3, "holds"), (2, "differs"), (0, "differs")])
+def test_most_seeds(tmp_path, solved, expected):
+    save_locks(tmp_path, solved)
+    given = {"settings": lock.PAPERS, "reward": "standard", "horizons": lock.HORIZONS}
+    assert verdict_of(tmp_path, lock.optimal_on_most_seeds, **given) == expected
+    (tmp_path / "lock-paper-h20.json").unlink()
+    left = verdict_of(tmp_path, lock.optimal_on_most_seeds, **given)
+    assert left == ("not tested" if expected == "holds" else "differs")
+
+
+def test_a_reward_met_once_is_a_reward_collected(tmp_path):
+    for horizon in lock.LONG:
+        save_finals(tmp_path, f"baselines-lock/h{horizon}-standard-ppo", final(None), final(None))
+    assert verdict_of(tmp_path, lock.ppo_never_collects) == "holds"
+    save_finals(tmp_path, "baselines-lock/h15-standard-ppo", final(None), final(15_659))
+    assert verdict_of(tmp_path, lock.ppo_never_collects) == "differs"
+
+
+def test_failing_within_a_small_budget_leaves_the_large_one_open(tmp_path):
+    for horizon in lock.LONG:
+        save_finals(tmp_path, f"baselines-lock/h{horizon}-standard-ppo-rnd", final(9), final(9))
+    assert verdict_of(tmp_path, lock.rnd_succeeds, reward="standard") == "not tested"
+    for horizon in lock.LONG:
+        save_finals(
+            tmp_path, f"baselines-long/h{horizon}-standard-ppo-rnd", final(9, 40_000), final(9, 30_000)
+        )
+    assert verdict_of(tmp_path, lock.rnd_succeeds, reward="standard") == "holds"
+    save_finals(tmp_path, "baselines-long/h20-standard-ppo-rnd", final(9), final(9, 30_000))
+    assert verdict_of(tmp_path, lock.rnd_succeeds, reward="standard") == "differs"
+
+
+def test_how_many_times_the_episodes(tmp_path):
+    save_locks(tmp_path, 5)
+    for horizon in lock.HORIZONS:
+        save_finals(tmp_path, f"baselines-long/h{horizon}-standard-dqn", final(9, 900 * horizon), final(9))
+    assert verdict_of(tmp_path, lock.dqn_needs_more, settings=lock.PAPERS) == "holds"
+    for horizon in lock.HORIZONS:
+        save_finals(tmp_path, f"baselines-long/h{horizon}-standard-dqn", final(9, 9), final(9, 9))
+    assert verdict_of(tmp_path, lock.dqn_needs_more, settings=lock.PAPERS) == "differs"
+
+
+@pytest.mark.parametrize(("explored", "expected"), [(0.5, "holds"), (1.5, "differs")])
+def test_less_reward_while_exploring(tmp_path, explored, expected):
+    """The baselines' curves are at 1."""
+    save_locks(tmp_path, 5, "antishaped", explore_return_mean={"antishaped": {"0": explored, "1": explored}})
+    for horizon in lock.LONG:
+        for algo in lock.BASELINES:
+            save_finals(tmp_path, f"baselines-lock/h{horizon}-antishaped-{algo}", final(None), final(None))
+    assert verdict_of(tmp_path, lock.less_while_exploring, settings=lock.PAPERS) == expected
+    save_locks(tmp_path, 5, "antishaped")
+    assert verdict_of(tmp_path, lock.less_while_exploring, settings=lock.PAPERS) == "not tested"
+
+
+def test_uniform_play_by_hand():
+    """A half at every level but the last, where one action of four pays, or two."""
+    assert lock.chance_of_uniform_play(10) == 1 / 2048
+    assert lock.chance_of_uniform_play(3, rewarded_actions=2) == 1 / 8
+
+
+def test_a_mean_over_the_first_episodes_of_a_curve(tmp_path):
+    rows = [{"seed": 0, "episode": e, "return_mean": m} for e, m in ((10, 1.0), (20, 3.0), (40, 9.0))]
+    save(tmp_path, "baselines-own/thing", rows)
+    found = Evidence.under(tmp_path).training_return("baselines-own/thing", 30)
+    np.testing.assert_allclose(found, [(10 * 1.0 + 10 * 3.0 + 10 * 9.0) / 30])
+
+
+def save_maze(folder, size, variant, greedy, exploring):
+    rows = [
+        {"seed": seed, "phase": "explore", "episode": e, "return": -90.0 if e <= 10 else exploring}
+        for seed in (0, 1)
+        for e in range(1, 21)
+    ]
+    exploit = [{"seed": seed, "budget": 20, "return_mean": greedy + seed, "reached": 1.0} for seed in (0, 1)]
+    save(folder, f"maze/{size}-{variant}", rows, exploit=exploit)
+
+
+@pytest.mark.parametrize(("lead", "more"), [(1.0, 5.0), (0.0, -5.0)])
+def test_mazes(tmp_path, lead, more):
+    for size in mazes.SIZES:
+        save_maze(tmp_path, size, "paper", lead * (size > 5), -20.0 + more)
+        save_maze(tmp_path, size, "paper-ue2", 0.0, -20.0)
+    given = {"settings": mazes.PAPERS}
+    assert verdict_of(tmp_path, mazes.similar_when_small, **given) == "holds"
+    assert verdict_of(tmp_path, mazes.ahead_as_size_grows, **given) == ("holds" if lead else "differs")
+    assert verdict_of(tmp_path, mazes.more_while_exploring, **given) == ("holds" if more > 0 else "differs")
+
+
+@pytest.mark.parametrize(("at_reward", "expected"), [(5.0, "holds"), (0.2, "differs")])
+def test_predictions_that_agree_until_the_reward(tmp_path, at_reward, expected):
+    steps = [{"reward": -0.2, "disagreement": 0.1}] * 9 + [{"reward": 2.0, "disagreement": at_reward}]
+    save(tmp_path / "figure5", "predictions", steps=steps)
+    assert verdict_of(tmp_path, mazes.agree_until_the_reward) == expected
+    save(tmp_path / "figure5", "predictions", steps=steps[:9])
+    assert verdict_of(tmp_path, mazes.agree_until_the_reward) == "not tested"
+
+
+def test_budgets_that_are_too_large_do_not_count(tmp_path):
+    exploit = [
+        {"seed": s, "budget": b, "return_mean": r} for s in (0, 1) for b, r in ((200, -120.0), (300, -100.0))
+    ]
+    save(tmp_path, "mountaincar/paper", exploit=exploit)
+    given = {"settings": control.PAPERS, "task": "mountaincar"}
+    assert verdict_of(tmp_path, control.neural_solves, **given, within=299) == "holds"
+    [finding] = control.neural_solves(Evidence.under(tmp_path), **given, within=299)
+    assert "-120.0 (-120.0 to -120.0)" in finding.text
+    assert verdict_of(tmp_path, control.neural_solves, **given, within=100) == "not tested"
+
+
+@pytest.mark.parametrize(
+    ("finds", "early", "late"),
+    [
+        ([None, None], "holds", "not tested"),
+        ([12_000, 15_000], "holds", "holds"),
+        ([900, None], "differs", "differs"),
+    ],
+)
+def test_rnd_after_ten_thousand_episodes(tmp_path, finds, early, late):
+    budget = 10_000 if finds == [None, None] else 20_000
+    save_finals(tmp_path, "baselines-mountaincar/ppo-rnd-long", *(final(at, episodes=budget) for at in finds))
+    assert verdict_of(tmp_path, control.rnd_collects_nothing_early) == early
+    assert verdict_of(tmp_path, control.rnd_collects_late) == late
+
+
+def test_ranks_and_failures(tmp_path):
+    folder = tmp_path / "dreem"
+    folder.mkdir()
+    row = {"family": "tabular", "states": 4, "bound": 4, "ranks": [1, 5]}
+    (folder / "rank.json").write_text(json.dumps({"rows": [row]}))  # without the name of an experiment
+    assert verdict_of(tmp_path, theory.rank_at_most, family="tabular") == "differs"
+    for failures, expected in ((0, "holds"), (20, "differs")):
+        rows = [{"family": "random", "delta": 0.1, "runs": 200, "failures": failures}]
+        (folder / "certify.json").write_text(json.dumps({"rows": rows}))
+        assert verdict_of(tmp_path, theory.few_failures, experiments=["dreem/certify"]) == expected
+
+
+def test_what_was_asked_for_is_told(tmp_path):
+    one = judge(Claim("x", "5", "It is so.", "it is", mazes.dqn_fails), Evidence.under(tmp_path))
+    assert one.cells == ("baselines-maze/10-dqn", "baselines-maze/20-dqn")
+    assert one.as_dict()["verdict"] == "not tested"
+
+
+def test_runs_under_way_and_second_copies_are_left_alone(tmp_path):
+    save(tmp_path / "lock", "lock/h5", mark=1)
+    save(tmp_path / "lock" / "again", "lock/h5", mark=2)
+    save(tmp_path / "lock" / "unfinished", "lock/h10")
+    evidence = Evidence.under(tmp_path)
+    assert [result.about for result in evidence.named.values()] == [{"experiment": "lock/h5", "mark": 1}]
+
+
+def test_confirmatory_seeds_decide_where_they_were_run(tmp_path):
+    """The paper's seeds hold, the others do not; a claim that was not tested on them stays as it is."""
+    save_locks(tmp_path / "lock", 5)
+    save_locks(tmp_path / "confirm" / "lock", 1)
+    save_finals(tmp_path / "confirm" / "baselines", "baselines-maze/5-dqn", final(9, 900))
+    found = {(one.claim.name, one.claim.settings): one for one in judged(tmp_path)}
+    one = found["lock/optimal", lock.PAPERS]
+    assert one.verdict is Verdict.DIFFERS
+    assert one.measured.startswith("confirmatory seeds: H=5: 1 of 5")
+    assert one.measured.endswith("H=20: 5 of 5 [48%, 100%] (holds)")
+    assert found["maze/dqn-small", ""].verdict is Verdict.HOLDS
+    assert found["lock/antishaped-others", ""].verdict is Verdict.NOT_TESTED
+    assert Evidence.under(tmp_path).find("baselines-maze/5-dqn") is None
+
+
+def test_the_page_of_the_documentation_is_made_from_the_data():
+    """`e3rl reproduce claims --out docs` makes it again."""
+    assert (ROOT / "docs" / "claims.md").read_text() == page(judged(ROOT / "results"))
+
+
+def test_somebodys_own_file_is_left_alone(tmp_path):
+    claims = judged(tmp_path)
+    assert write_page(tmp_path / "docs", claims).read_text().startswith(MADE)
+    write_page(tmp_path / "docs", claims)
+    (tmp_path / "claims.md").write_text("my claims")
+    with pytest.raises(UserError, match="left alone"):
+        write_page(tmp_path, claims)
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["reproduce", "claims"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    (tmp_path / "results").mkdir()
+    assert cli.main(["reproduce", "claims", "--json", "--out", "docs"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert len(said["claims"]) == len(CLAIMS)
+    assert {one["verdict"] for one in said["claims"]} == {"holds", "not tested"}
+    assert said["page"] == "docs/claims.md"
+    assert cli.main(["reproduce", "claims"]) == 0
+    assert "NOT TESTED  5.1: " in capsys.readouterr().out
