@@ -82,8 +82,12 @@ def test_before_enough_was_seen_everything_matters():
         assert counts.telling.all()
         assert counts.foretold.all()
     enough = dice._replace(counted=jnp.array([ENOUGH, 0.0]))
-    assert not enough.foretold.any()
-    assert enough.telling.all()  # not that nobody looks at anything
+    assert enough.foretold.all()  # not that there is nothing to foretell, or nobody looks
+    assert enough.telling.all()
+    gain = dice.gain.at[:, 0, 2].set(jnp.array([ENOUGH, ENOUGH]))
+    np.testing.assert_array_equal(
+        enough._replace(gain=gain).foretold, np.broadcast_to(np.arange(BITS) == 2, (ACTIONS, BITS))
+    )
     worth = dice.worth.at[:, 0, 1].set(jnp.array([ENOUGH, ENOUGH]))
     np.testing.assert_array_equal(enough._replace(worth=worth).telling, np.arange(BITS) == 1)
 

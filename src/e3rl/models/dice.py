@@ -66,17 +66,17 @@ class Dice(NamedTuple):
 
     @property
     def foretold(self) -> Bool[Array, "A D"]:
-        """The entries that are foretold, but after an action that surely spoils it."""
+        """The entries that are foretold, but after an action that surely spoils it. While none seems to be, all are
+        taken for it: models that had nothing to foretell would agree about everything."""
         counted, gain = jnp.sum(self.counted), jnp.sum(self.gain, axis=1)
         mean, error = _mean(self.counted[:, None], self.gain)
         spoiled = mean + SURE * error < SPOILED * _mean(counted, gain)[0]
-        return _matters(counted, gain) & ~(spoiled & (self.counted[:, None] >= ENOUGH))
+        return _some(_matters(counted, gain) & ~(spoiled & (self.counted[:, None] >= ENOUGH)))
 
     @property
     def telling(self) -> Bool[Array, " D"]:
-        """The entries that tell something; all of them while none seems to, lest the models be blind for good."""
-        found = _matters(jnp.sum(self.counted), jnp.sum(self.worth, axis=1))
-        return found | ~jnp.any(found)
+        """The entries that tell something, or all of them while none seems to."""
+        return _some(_matters(jnp.sum(self.counted), jnp.sum(self.worth, axis=1)))
 
     def blurred(self) -> Blurred:
         return Blurred(~self.foretold, self.mean)
@@ -86,6 +86,11 @@ def _matters(counted: Float[Array, ""], sums: Float[Array, "2 D"]) -> Bool[Array
     """Whether means are surely above zero, or too little was counted to say that they are not, or next to it."""
     mean, error = _mean(counted, sums)
     return (counted < ENOUGH) | (mean > SURE * error) | (mean + error > NEGLIGIBLE)
+
+
+def _some(found: Bool[Array, "..."]) -> Bool[Array, "..."]:
+    """What was found, or everything where nothing was."""
+    return found | ~jnp.any(found)
 
 
 def _mean(counted: Float[Array, "..."], sums: Float[Array, "2 ..."]) -> tuple[Array, Array]:
