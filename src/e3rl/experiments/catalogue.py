@@ -8,6 +8,7 @@ from typing import Any
 from e3rl.experiments import baselines, deterministic, lock, reach, repulsion, stopping, unified
 
 Run = Callable[..., list[dict[str, Any]]]
+"""(id, folder, who hears of it, seeds) -> rows; where it can be made small also smoke=True."""
 
 EXPERIMENTS: dict[str, Run] = {
     **dict.fromkeys(lock.LOCK_EXPERIMENTS, lock.run),
@@ -19,6 +20,17 @@ EXPERIMENTS: dict[str, Run] = {
     **dict.fromkeys(unified.UNIFIED_EXPERIMENTS, unified.run),
 }
 
+IS_DONE: dict[str, Callable[..., bool]] = {
+    name: module.is_done
+    for module, names in (
+        (lock, lock.LOCK_EXPERIMENTS),
+        (deterministic, deterministic.DETERMINISTIC_EXPERIMENTS),
+        (baselines, baselines.BASELINE_EXPERIMENTS),
+        (stopping, stopping.STOPPING_EXPERIMENTS),
+    )
+    for name in names
+}
+"""(id, folder, seeds, smoke) -> whether the results are there; by id, of those that can tell and can be made small."""
 
 SETTINGS: dict[str, Any] = {
     **lock.LOCK_EXPERIMENTS,
@@ -45,9 +57,14 @@ def family_of(experiment: str) -> str:
     return experiment.partition("/")[0].partition("-")[0]
 
 
-def results_folder(experiment: str) -> Path:
-    """Where the results of an experiment lie in this repository."""
+FOLDERS = {
+    "mountaincar": "control", "acrobot": "control", "repulsion": "unified", "environments": "figures/figure1",
+    "ellipsoids": "dreem", "predictions": "figures/figure5",
+}  # fmt: skip
+"""Of families whose results lie in another folder than that of their name."""
+
+
+def results_folder(experiment: str, root: Path = Path("results")) -> Path:
+    """Where the results of an experiment lie in this repository, or under another folder in the same order."""
     family = family_of(experiment)
-    return Path("results") / {"mountaincar": "control", "acrobot": "control", "repulsion": "unified"}.get(
-        family, family
-    )
+    return root / FOLDERS.get(family, family)
