@@ -80,7 +80,9 @@ def _run(task: "Task", out: Path) -> list[dict[str, Any]]:
         raise UserError(f"{task.cell} has no smaller version: leave --scale out")
     keep_compiled_programs()
     if task.smoke:
-        jax.config.update("jax_disable_most_optimizations", True)  # there is far more to compile than to compute
+        jax.config.update(
+            "jax_disable_most_optimizations", True
+        )  # there is far more to compile than to compute
     more = {"smoke": True} if task.smoke else {}
     if task.cell == "dreem":
         return _dreem(out)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from e3rl.baselines.presets import LOCK_EPISODES
 from e3rl.experiments.agents import AGENTS
 from e3rl.experiments.curves import POINTS, stretches
 from e3rl.experiments.names import LOCK, algorithm_name, settings_name, task_name
@@ -28,7 +29,13 @@ from e3rl.runs.settings import as_dict, changed
 from e3rl.runs.train import train
 from e3rl.types import UserError
 
-KINDS: dict[str, Callable[[str], Any]] = {"experiment": str, "seed": int, "episode": int, "env_steps": int, "return_mean": float}
+KINDS: dict[str, Callable[[str], Any]] = {
+    "experiment": str,
+    "seed": int,
+    "episode": int,
+    "env_steps": int,
+    "return_mean": float,
+}
 COLUMNS = tuple(KINDS)
 WINDOW = 100
 """Episodes whose mean return says that training got somewhere."""
@@ -81,26 +88,45 @@ class BaselineExperiment:
         return MARKS[self.env]
 
 
-def _lock(algo: str, horizon: int, antishaped: bool, episodes: int) -> BaselineExperiment:
+def _lock(
+    algo: str, horizon: int, antishaped: bool, episodes: int, whose: str = "paper"
+) -> BaselineExperiment:
+    """By the paper's settings or, of the DQN, somebody else's."""
     options = (("horizon", horizon), ("antishaped", antishaped))
     config = f"paper-lock-{algo}"
     if algo == "dqn":
-        config = f"paper-lock-{'antishaped-' if antishaped else ''}dqn-h{horizon}"
+        config = f"{whose}-lock-{'antishaped-' if antishaped else ''}dqn-h{horizon}"
     return BaselineExperiment(algo, LOCK, options, config, episodes * horizon)
+
+
+def _paper_dqn(horizon: int, antishaped: bool) -> BaselineExperiment:
+    """As many episodes as others get, with the ε of the whole training, of which the table's fraction is one."""
+    fraction = ("exploration_fraction", (0.01 if antishaped else 0.001) * LOCK_EPISODES / EPISODES["dqn"])
+    return dataclasses.replace(_lock("dqn", horizon, antishaped, EPISODES["dqn"]), changes=(fraction,))
 
 
 EPISODES = {"dqn": 5_000, "ppo": 20_000, "ppo-rnd": 20_000}
 """Of training on the lock; policy gradients are given more, being cheap."""
-LONG_EPISODES = {"dqn": 50_000, "ppo": 100_000, "ppo-rnd": 100_000}
+LONG_EPISODES = {"dqn": LOCK_EPISODES, "ppo": 100_000, "ppo-rnd": 100_000}
 """The same for Figure 4."""
 LOCKS = [(horizon, reward) for horizon in (5, 10, 15, 20) for reward in ("standard", "antishaped")]
 
 BASELINE_EXPERIMENTS: dict[str, BaselineExperiment] = {
     **{
-        f"baselines-{where}/h{horizon}-{reward}-{algo}": _lock(algo, horizon, reward == "antishaped", episodes)
-        for where, budgets in {"lock": EPISODES, "long": LONG_EPISODES}.items()
+        f"baselines-lock/h{horizon}-{reward}-{algo}": _lock(
+            algo, horizon, reward == "antishaped", episodes, "optimistic"
+        )
         for horizon, reward in LOCKS
-        for algo, episodes in budgets.items()
+        for algo, episodes in EPISODES.items()
+    },
+    **{
+        f"baselines-paper/h{horizon}-{reward}-dqn": _paper_dqn(horizon, reward == "antishaped")
+        for horizon, reward in LOCKS
+    },
+    **{
+        f"baselines-long/h{horizon}-{reward}-{algo}": _lock(algo, horizon, reward == "antishaped", episodes)
+        for horizon, reward in LOCKS
+        for algo, episodes in LONG_EPISODES.items()
     },
     **{
         f"baselines-maze/{size}-dqn": BaselineExperiment(
@@ -108,9 +134,7 @@ BASELINE_EXPERIMENTS: dict[str, BaselineExperiment] = {
         )
         for size in MAZE_BARS
     },
-    "baselines-optimism/h10-without": dataclasses.replace(
-        _lock("dqn", 10, False, EPISODES["dqn"]), config="paper-lock-dqn-h10-plain"
-    ),
+    "baselines-optimism/h10-without": _lock("dqn", 10, False, EPISODES["dqn"]),
     "baselines-mountaincar/dqn": BaselineExperiment(
         "dqn", "e3rl/MountainCar-v0", (), "paper-control-dqn", 400_000
     ),
@@ -264,8 +288,11 @@ def _found(
 
 
 def _made_with(about: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """What a seed's result depends on; which other seeds there are is no part of it, and changes are in the config."""
+    """What a seed's result depends on; which other seeds there are is no part of it, and the whole config says what a
+    preset's name and changes to it do."""
     apart = {"seeds": None, "changes": None}
+    if isinstance(about.get("config"), dict):
+        about = {**about, "settings": {**about["settings"], "config": None}}
     return {**about.get("settings", {}), **apart}, _current(about.get("config"))
 
 

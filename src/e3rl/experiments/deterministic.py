@@ -89,8 +89,10 @@ DETERMINISTIC_EXPERIMENTS: dict[str, DeterministicExperiment] = {
         "e3rl/MountainCar-v0", "e3rl-control", (50,), {"planner.frontier": "nearest"}
     ),
     "mountaincar/paper": _control("e3rl/MountainCar-v0", "paper-control", (100,)),
+    "mountaincar/steadied": _control("e3rl/MountainCar-v0", "steadied-control", (100,)),
     "acrobot/e3rl": _control("e3rl/Acrobot-v1", "e3rl-control", (20, 30, 50)),
     "acrobot/paper": _control("e3rl/Acrobot-v1", "paper-control", (100,)),
+    "acrobot/steadied": _control("e3rl/Acrobot-v1", "steadied-control", (100,)),
     **{f"maze/{size}-e3rl": _maze(size, "e3rl-image", {"exploit.snap": True}) for size in (5, 10, 20)},
     **{f"maze/{size}-paper": _maze(size, "paper-maze") for size in (5, 10, 20)},
     **{f"maze/{size}-paper-ue2": _maze(size, "paper-maze", {"planner": "uniform"}) for size in (5, 10, 20)},
@@ -160,8 +162,12 @@ def run(
     # By what they are about, so that an epoch that is repeated after an interruption counts once.
     table = {_about(row): row for row in rows} if same_seeds else {}
     judged = {(v["seed"], v["budget"]): v for v in about["exploit"]} if same_seeds else {}
-    told = {"command": reproduce_command(name, asked, smoke), "experiment": name}
-    told |= {"settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)}, "config": as_dict(config)}
+    told = {
+        "command": reproduce_command(name, asked, smoke),
+        "experiment": name,
+        "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
+        "config": as_dict(config),
+    }
 
     def take(new: list[dict[str, Any]], verdicts: list[dict[str, Any]], seconds: float) -> None:
         table.update({_about(row): row for row in new})
@@ -272,9 +278,7 @@ def _phrase(verdict: dict[str, Any]) -> str:
     )
 
 
-def write(
-    out: Path, rows: list[dict[str, Any]], judged: list[dict[str, Any]], about: dict[str, Any]
-) -> None:
+def write(out: Path, rows: list[dict[str, Any]], judged: list[dict[str, Any]], about: dict[str, Any]) -> None:
     explored = [row for row in rows if row["phase"] == "explore"]
     more = {
         "exploit": judged,

@@ -15,6 +15,7 @@ from e3rl.runs.settings import as_dict
 
 COMMAND = "e3rl reproduce dreem"
 SEED = 0
+THEOREM_HORIZONS, THEOREM_SEEDS = (5, 10, 20), 10
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -53,8 +54,9 @@ def run(out: Path, say: Callable[[str], None], neural: bool = True) -> None:
     say("ranks written")
     write_ellipsoids(out)
     say("ellipsoids written")
-    theorem = {"horizons": [5, 10, 20], "seeds": 10, "epsilon": dreem_lock.EPSILON, "delta": dreem_lock.DELTA}
-    rows = [dreem_lock.theorem(horizon, theorem["seeds"]) for horizon in theorem["horizons"]]
+    rows = [dreem_lock.theorem(horizon, THEOREM_SEEDS) for horizon in THEOREM_HORIZONS]
+    theorem: dict[str, Any] = {"horizons": THEOREM_HORIZONS, "seeds": THEOREM_SEEDS}
+    theorem |= {"epsilon": dreem_lock.EPSILON, "delta": dreem_lock.DELTA}
     write_about(out / "lock-theorem.json", theorem, {"rows": rows})
     say("lock with the theorem's constants written")
     given = {"phi": dreem_lock.PHI, "epsilon": dreem_lock.EPSILON, "rounds": dreem_lock.ROUNDS}
@@ -63,6 +65,6 @@ def run(out: Path, say: Callable[[str], None], neural: bool = True) -> None:
     write_csv(out / "lock-sweep.csv", dreem_lock.sweep(say), sweep)
     if neural:
         horizon = dreem_lock.SHOWN["horizon"]
-        settings = as_dict(PRESETS["e3rl"])
-        write_csv(out / "lock-neural.csv", dreem_lock.neural_rounds(horizon), {"horizon": horizon, **settings})
+        config = {"horizon": horizon, **as_dict(PRESETS["e3rl"])}
+        write_csv(out / "lock-neural.csv", dreem_lock.neural_rounds(horizon), config)
         say("Neural-E³ written")

@@ -26,8 +26,18 @@ def _lock(reward: str, budgets: str, *more: str) -> tuple[str, ...]:
     return (*neural, *others)
 
 
+def _dqn(reward: str) -> tuple[str, ...]:
+    """The DQN by its table alone: `baselines-lock` has one whose values start high."""
+    return tuple(f"baselines-paper/h{horizon}-{reward}-dqn" for horizon in HORIZONS)
+
+
 def _control(task: str, *baselines: str) -> tuple[str, ...]:
-    return (f"{task}/paper", f"{task}/e3rl", *(f"baselines-{task}/{name}" for name in baselines))
+    return (
+        f"{task}/paper",
+        f"{task}/steadied",
+        f"{task}/e3rl",
+        *(f"baselines-{task}/{name}" for name in baselines),
+    )
 
 
 def _all(figures: Iterable[PaperFigure]) -> tuple[str, ...]:
@@ -37,10 +47,12 @@ def _all(figures: Iterable[PaperFigure]) -> tuple[str, ...]:
 FIGURES = {
     "figure-1": PaperFigure("the environments", ("environments",)),
     "figure-2a": PaperFigure(
-        "combination locks, standard rewards", _lock("standard", "baselines-lock", "stopping-protocol")
+        "combination locks, standard rewards",
+        (*_lock("standard", "baselines-lock", "stopping-protocol"), *_dqn("standard")),
     ),
     "figure-2b": PaperFigure(
-        "combination locks, antishaped rewards", _lock("antishaped", "baselines-lock", "stopping-protocol")
+        "combination locks, antishaped rewards",
+        (*_lock("antishaped", "baselines-lock", "stopping-protocol"), *_dqn("antishaped")),
     ),
     "figure-2c": PaperFigure(
         "mazes",

@@ -119,6 +119,7 @@ LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
     "lock-paper/h10": LockExperiment(10, (50,), "paper-lock-h10"),
     "lock-paper/h15": LockExperiment(15, (50,), "paper-lock-h15"),
     "lock-paper/h20": LockExperiment(20, (75,), "paper-lock-h20"),
+    "lock-halved/h5": LockExperiment(5, (25,), "paper-lock-h5", changes=(("model.reward_weight", 0.5),)),
     "planning/value": _options("value"),
     "planning/uniform": _options("uniform"),
     "planning/mcts": _options(),
@@ -209,7 +210,7 @@ def run(
     if about.get("settings", {}).get("seeds") != list(seeds):
         rows = []
     cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
-    options = [
+    options: list[dict[str, Any]] = [
         {"horizon": experiment.horizon, "antishaped": reward == "antishaped", "seed": seed}
         for reward, seed in cases
     ]
@@ -222,6 +223,13 @@ def run(
         [RunFolder(runs / f"{reward}-seed{seed}") for reward, seed in cases],
         [NeuralE3.describe(LOCK, own, own["seed"], config) for own in options],
     )
+
+    told = {
+        "command": reproduce_command(name, asked, smoke),
+        "experiment": name,
+        "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
+        "config": as_dict(config),
+    }
 
     def judge(epoch: Epoch) -> None:
         episodes = epoch.t + 1
@@ -240,9 +248,7 @@ def run(
                 paid, seconds,
             )  # fmt: skip
             rows.append(dict(zip(COLUMNS, entry, strict=True)))
-        told = {"command": reproduce_command(name, asked, smoke), "experiment": name}
-        told |= {"settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)}}
-        write(out, rows, {**told, "config": as_dict(config)}, dict(zip(cases, explored, strict=True)))
+        write(out, rows, told, dict(zip(cases, explored, strict=True)))
         say(f"{name} {budgets[episodes]}H ({episodes} episodes), {seconds:.0f} s: {tally(rows, episodes)}")
 
     program.explore(record, True, lambda models, replay, v_explore: None, judge)
@@ -293,7 +299,9 @@ def write(
             str(episodes): tally(rows, episodes) for episodes in sorted({row["episodes"] for row in rows})
         },
         "explore_return_mean": {
-            reward: {str(seed): round(float(own.mean()), 5) for (of, seed), own in explored.items() if of == reward}
+            reward: {
+                str(seed): round(float(own.mean()), 5) for (of, seed), own in explored.items() if of == reward
+            }
             for reward in rewards
         },
         "more_tables": [curves.name],

@@ -130,7 +130,7 @@ def run(
         return done
     config = config_of(experiment, smoke)
     cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
-    options = [
+    options: list[dict[str, Any]] = [
         {
             "horizon": experiment.horizon,
             "antishaped": reward == "antishaped",

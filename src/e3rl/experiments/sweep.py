@@ -108,23 +108,7 @@ def _attempts(
     for attempt in range(RETRIES + 1):
         if stopped.is_set():
             return "interrupted"
-        process = subprocess.Popen(
-            [sys.executable, "-m", "e3rl.cli", *task.command],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ},  # they may share an accelerator
-        )
-        running.add(process)
-        _pin(process.pid, own)
-        last = ""
-        assert process.stderr is not None
-        for line in process.stderr:
-            last = line.strip() or last
-            if not last.startswith(ONE_LINE):
-                say(last)
-        running.discard(process)
-        code = process.wait()
+        code, last = _attempt(task, own, running, stopped, say)
         if code == 0:
             return None
         if code > 0:
@@ -132,6 +116,30 @@ def _attempts(
         if attempt < RETRIES and not stopped.is_set():
             say(f"{task.cell}: its process was lost (signal {-code}), it is taken up again")
     return f"its process was lost {RETRIES + 1} times"
+
+
+def _attempt(
+    task: Task, own: set[int], running: set[subprocess.Popen[str]], stopped: threading.Event, say: Say
+) -> tuple[int, str]:
+    """The exit code of a cell's process and its last words; everything else it says is passed on."""
+    last = ""
+    with subprocess.Popen(
+        [sys.executable, "-m", "e3rl.cli", *task.command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ},  # they may share an accelerator
+    ) as process:
+        running.add(process)
+        if stopped.is_set():  # just now, by somebody who has not seen this one
+            process.terminate()
+        _pin(process.pid, own)
+        for line in process.stderr or ():
+            last = line.strip() or last
+            if not last.startswith(ONE_LINE):
+                say(last)
+        running.discard(process)
+    return process.returncode, last
 
 
 def processors() -> list[int]:

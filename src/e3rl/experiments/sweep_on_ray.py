@@ -57,7 +57,9 @@ def _gather(
     try:
         for mark in marks:
             write_file_in_new_folder(mark)
-        waiting = {remote.remote(replace(task, out=task.out.resolve()), token, run, explain): task for task in tasks}
+        waiting = {
+            remote.remote(replace(task, out=task.out.resolve()), token, run, explain): task for task in tasks
+        }
         while waiting:
             [ready], _ = ray.wait(list(waiting), num_returns=1)
             task = waiting.pop(ready)

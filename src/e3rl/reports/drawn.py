@@ -1,5 +1,5 @@
-"""The paper's cells that are pictures: the environments (Figure 1), Lemma 3's ellipsoids (Figure 3) and predictions in a
-maze (Figure 5)."""
+"""The paper's cells that are pictures: the environments (Figure 1), Lemma 3's ellipsoids (Figure 3) and predictions in
+a maze (Figure 5)."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -71,7 +71,7 @@ def predictions(
 
 
 def predicted(run: Recorded) -> list[dict[str, Any]]:
-    """A row a step of the episode that is shown: how far the members are from each other, and the worst from the truth."""
+    """A row a step of the episode that is shown: how far the members are apart, and the worst from the truth."""
     part = chosen_rows(run)
     rows = run.replay.take(jnp.arange(part.start, part.stop))
     found = unroll(run.members, rows.obs[0], rows.action, rows.time)
