@@ -156,6 +156,9 @@ def parser() -> argparse.ArgumentParser:
         "--scale", choices=["paper", "smoke"], default="paper",
         help="smoke: the same cells with tiny budgets and one seed, to see that all of it runs (in runs/smoke)",
     )  # fmt: skip
+    sub.add_argument(
+        "--confirm", action="store_true", help="confirmatory seeds (500 to 519), into results/confirm"
+    )
     sub.add_argument("--again", action="store_true", help="run what is done once more")
     sub.add_argument("--workers", type=_count, metavar="N", help="run so many cells at once, in processes")
     sub.add_argument("--on", choices=["ray"], help="run cells on a Ray cluster (pip install 'e3rl[ray]')")

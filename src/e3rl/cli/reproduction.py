@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ SMOKE_FOLDER = Path("runs/smoke")
 
 
 def reproduce(args: argparse.Namespace) -> int:
+    from e3rl.experiments import confirm
     from e3rl.experiments.catalogue import results_folder
     from e3rl.experiments.figures import FIGURES
     from e3rl.experiments.sweep import Task
@@ -28,14 +30,19 @@ def reproduce(args: argparse.Namespace) -> int:
     if args.experiment is None or args.list:
         return _list_experiments(args.json)
     smoke = args.scale == "smoke"
-    seeds = _seeds(args.seeds)
-    root = args.out or (SMOKE_FOLDER if smoke else Path("results"))
+    if args.confirm and (args.seeds or smoke):
+        raise UserError("--confirm names the seeds itself, at the paper's scale")
+    root = args.out or (SMOKE_FOLDER if smoke else confirm.FOLDER if args.confirm else Path("results"))
+
+    def task_of(cell: str, out: Path) -> Task:
+        seeds = confirm.seeds_of(cell) if args.confirm else _seeds(args.seeds)
+        return Task(cell, out, seeds, smoke, args.again)
+
     if args.experiment in FIGURES:
         cells = FIGURES[args.experiment].cells
-        tasks = [Task(cell, results_folder(cell, root), seeds, smoke, args.again) for cell in cells]
-        return _sweep(tasks, args)
-    out = args.out or results_folder(args.experiment, root)
-    task = Task(args.experiment, out, seeds, smoke, args.again)
+        chosen = [cell for cell in cells if cell in confirm.CELLS] if args.confirm else cells
+        return _sweep([task_of(cell, results_folder(cell, root)) for cell in chosen], args)
+    task = task_of(args.experiment, args.out or results_folder(args.experiment, root))
     if args.workers or args.on:
         return _sweep([task], args)
     rows = run_cell(task)
@@ -67,6 +74,8 @@ def run_cell(task: "Task") -> list[dict[str, Any]]:
     for path in sorted(path for path in fresh.iterdir() if path.is_file()):
         os.replace(path, task.out / path.name)
     fresh.rmdir()
+    with suppress(OSError):  # others are still under way there
+        fresh.parent.rmdir()
     return rows
 
 

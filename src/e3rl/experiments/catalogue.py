@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from e3rl.experiments import baselines, deterministic, lock, reach, repulsion, stopping, unified
+from e3rl.runs.settings import Settings
 
 Run = Callable[..., list[dict[str, Any]]]
 """(id, folder, who hears of it, seeds) -> rows; where it can be made small also smoke=True."""
@@ -20,17 +21,15 @@ EXPERIMENTS: dict[str, Run] = {
     **dict.fromkeys(unified.UNIFIED_EXPERIMENTS, unified.run),
 }
 
-IS_DONE: dict[str, Callable[..., bool]] = {
-    name: module.is_done
-    for module, names in (
-        (lock, lock.LOCK_EXPERIMENTS),
-        (deterministic, deterministic.DETERMINISTIC_EXPERIMENTS),
-        (baselines, baselines.BASELINE_EXPERIMENTS),
-        (stopping, stopping.STOPPING_EXPERIMENTS),
-    )
-    for name in names
+CELLS: dict[str, Any] = {
+    **dict.fromkeys(lock.LOCK_EXPERIMENTS, lock),
+    **dict.fromkeys(deterministic.DETERMINISTIC_EXPERIMENTS, deterministic),
+    **dict.fromkeys(baselines.BASELINE_EXPERIMENTS, baselines),
+    **dict.fromkeys(stopping.STOPPING_EXPERIMENTS, stopping),
 }
-"""(id, folder, seeds, smoke) -> whether the results are there; by id, of those that can tell and can be made small."""
+"""The modules of those that know whether they are done, can be interrupted and made small, by id."""
+IS_DONE: dict[str, Callable[..., bool]] = {name: module.is_done for name, module in CELLS.items()}
+"""(id, folder, seeds, smoke) -> whether the results are there."""
 
 SETTINGS: dict[str, Any] = {
     **lock.LOCK_EXPERIMENTS,
@@ -50,6 +49,13 @@ def about(experiment: str) -> str:
         return own
     first = (inspect.getdoc(inspect.getmodule(EXPERIMENTS[experiment])) or "").partition("\n\n")[0]
     return " ".join(first.split())
+
+
+def config_of(cell: str) -> Settings:
+    """All settings of a cell, its budget included."""
+    module = CELLS[cell]
+    found: Settings = module.config_of(module.experiment_of(cell))
+    return found
 
 
 def family_of(experiment: str) -> str:

@@ -87,15 +87,12 @@ def sweep_in_processes(tasks: Sequence[Task], workers: int, say: Say) -> list[Ou
         return Outcome(task.cell, time.perf_counter() - started, error)
 
     with ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(work, task) for task in tasks]
         try:
-            for future in as_completed(futures):
+            for future in as_completed([pool.submit(work, task) for task in tasks]):
                 outcomes.append(future.result())
                 say(outcomes[-1].told(len(outcomes), len(tasks)))
-        finally:  # all are done, unless somebody has interrupted
+        finally:  # all are done, unless somebody has interrupted: then those that wait have nothing to do either
             stopped.set()
-            for future in futures:
-                future.cancel()
             for process in tuple(running):
                 process.terminate()
     return outcomes

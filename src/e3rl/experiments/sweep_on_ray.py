@@ -25,8 +25,10 @@ def sweep_on_ray(
     ray = _ray()
     started_here = not ray.is_initialized()
     if started_here:
+        # A cluster of this machine alone needs no address that others could reach.
+        alone: dict[str, Any] = {"_node_ip_address": "127.0.0.1", "include_dashboard": False}
         try:
-            ray.init(address=address, log_to_driver=True)
+            ray.init(address or "local", **({} if address else alone))
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise UserError(f"no Ray cluster at {address}: {error}") from error
     try:
