@@ -285,7 +285,8 @@ def test_bench_prints_and_saves_what_the_benchmarks_report(tmp_path, monkeypatch
     assert cli.main(["bench", "--json", "--out", str(tmp_path / "out")]) == 0
     assert json.loads(capsys.readouterr().out) == report
     saved = json.loads((tmp_path / "out" / "fake.json").read_text())
-    assert saved == {"rows": [row, lone], "config": {"unit": "seconds a go"}, "machine": {"commit": None}}
+    about = {"command": "e3rl bench fake", "config": {"unit": "seconds a go"}, "machine": {"commit": None}}
+    assert saved == {"rows": [row, lone], **about}
     monkeypatch.setenv("COLUMNS", "120")
     assert cli.main(["bench"]) == 0
     lines = [re.split("  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
