@@ -17,6 +17,7 @@ from e3rl.experiments.catalogue import IS_DONE, SETTINGS
 from e3rl.experiments.figures import FIGURES
 from e3rl.experiments.smoke import smaller
 from e3rl.neural.presets import PRESETS
+from e3rl.reports.drawn import DRAWN
 
 KINDS = ("lock/h5", "maze/5-paper", "mountaincar/steadied", "stopping-protocol/h5", "baselines-maze/5-dqn")
 """One cell of every runner, and mazes."""
@@ -90,6 +91,29 @@ def test_a_cell_that_was_killed_goes_on(cell, tmp_path):
     assert tables == sorted(path.name for path in (tmp_path / "killed").glob("*.csv"))
     for name in tables:
         assert rows(tmp_path / "whole" / name) == rows(tmp_path / "killed" / name)
+
+
+@pytest.mark.slow
+def test_predictions_are_drawn_and_kept(tmp_path, capsys):
+    drawn = DRAWN["predictions"]
+    assert not drawn.is_done("predictions", tmp_path)
+    assert run_cell("predictions", tmp_path) == 0
+    assert drawn.is_done("predictions", tmp_path)
+    about = json.loads((tmp_path / "predictions.json").read_text())
+    assert about["command"] == "e3rl reproduce predictions --scale smoke"
+    assert [row["step"] for row in about["steps"]] == list(range(1, len(about["steps"]) + 1))
+    assert all(row["disagreement"] >= 0.0 and row["largest_error"] >= 0.0 for row in about["steps"])
+    assert not (tmp_path / "unfinished").exists()
+    assert capsys.readouterr().err == f"picture: {tmp_path / 'predictions.png'}\n"
+
+
+def test_ellipsoids_are_drawn_and_kept(tmp_path, capsys):
+    assert run_cell("ellipsoids", tmp_path) == 0
+    about = json.loads((tmp_path / "ellipsoid.json").read_text())
+    assert about["command"] == "e3rl reproduce ellipsoids"
+    assert about["practical"]["rank"] == [0, 2]
+    assert (tmp_path / "ellipsoids.png").is_file()
+    capsys.readouterr()
 
 
 @pytest.mark.parametrize("cell", ["reach/taxi", "dreem"])

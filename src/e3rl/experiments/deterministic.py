@@ -200,28 +200,31 @@ def learn(
         [NeuralE3.describe(experiment.env, options, seed, config) for seed in seeds],
     )
 
-    def judge(epoch: Epoch) -> None:
-        done = epoch.t * config.explore.per_epoch
+    per_epoch, whole = config.explore.per_epoch, config.explore.epochs(spec_of(env).horizon)
+
+    def judged(t: int, models: Any, replay: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The greedy episodes after epoch t, and the verdicts on them."""
+        agent, keys = program.agent, program.keys
+        policy = agent.exploit(models, replay, keys)
+        epoch, count = jnp.full(len(seeds), t), config.evaluation_episodes
+        _, played = agent.exploit_episodes(program.env, policy, replay, keys, epoch, count)
+        about = {"experiment": name, "phase": "exploit", "budget": (t + 1) * per_epoch}
+        greedy = _rows(env, seeds, played, 0, about)
+        return greedy, [_verdict([row for row in greedy if row["seed"] == seed]) for seed in seeds]
+
+    def after(epoch: Epoch) -> None:
         about = {"experiment": name, "phase": "explore", "budget": max(budgets)}
-        rows, verdicts = _rows(env, seeds, epoch.collected, done, about), []
-        done += config.explore.per_epoch
-        if done in budgets:
-            agent, keys = program.agent, program.keys
-            policy = agent.exploit(epoch.models, epoch.replay, keys)
-            _, played = agent.exploit_episodes(
-                program.env,
-                policy,
-                epoch.replay,
-                keys,
-                jnp.full(len(seeds), epoch.t),
-                config.evaluation_episodes,
-            )
-            greedy = _rows(env, seeds, played, 0, {"experiment": name, "phase": "exploit", "budget": done})
+        rows, verdicts = _rows(env, seeds, epoch.collected, epoch.t * per_epoch, about), []
+        if epoch.t + 1 < whole and (epoch.t + 1) * per_epoch in budgets:
+            greedy, verdicts = judged(epoch.t, epoch.models, epoch.replay)
             rows += greedy
-            verdicts = [_verdict([row for row in greedy if row["seed"] == seed]) for seed in seeds]
         take(rows, verdicts, round(record.read_clock(), 1))
 
-    program.explore(record, True, lambda models, replay, v_explore: None, judge)
+    def last(models: Any, replay: Any, _: Any) -> None:
+        record.save()  # exploiting takes a while: whoever interrupts it does not interrupt exploration
+        take(*judged(whole - 1, models, replay), round(record.read_clock(), 1))
+
+    program.explore(record, True, last, after)
 
 
 def _about(row: dict[str, Any]) -> tuple[Any, ...]:

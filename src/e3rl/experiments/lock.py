@@ -231,12 +231,11 @@ def run(
         "config": as_dict(config),
     }
 
-    def judge(epoch: Epoch) -> None:
-        episodes = epoch.t + 1
+    def judge(episodes: int, models: Any, replay: Any) -> None:
         if episodes not in budgets or any(row["episodes"] == episodes for row in rows):
             return
         explored = np.array([folder.column("return") for folder in record.folders])
-        policy = program.agent.exploit(epoch.models, epoch.replay, program.keys)
+        policy = program.agent.exploit(models, replay, program.keys)
         returns = program.evaluate(policy, config.evaluation_episodes)
         seconds = round(record.read_clock(), 1)
         for lane, (reward, seed) in enumerate(cases):
@@ -251,7 +250,17 @@ def run(
         write(out, rows, told, dict(zip(cases, explored, strict=True)))
         say(f"{name} {budgets[episodes]}H ({episodes} episodes), {seconds:.0f} s: {tally(rows, episodes)}")
 
-    program.explore(record, True, lambda models, replay, v_explore: None, judge)
+    whole = config.explore.epochs(experiment.horizon)
+
+    def after(epoch: Epoch) -> None:
+        if epoch.t + 1 < whole:
+            judge(epoch.t + 1, epoch.models, epoch.replay)
+
+    def last(models: Any, replay: Any, _: Any) -> None:
+        record.save()  # exploiting takes a while: whoever interrupts it does not interrupt exploration
+        judge(whole, models, replay)
+
+    program.explore(record, True, last, after)
     forget_runs(out, name)
     return rows
 
