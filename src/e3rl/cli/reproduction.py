@@ -1,6 +1,7 @@
 """`e3rl reproduce`: a cell, a figure of the paper, or all of it."""
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 SOME_FAILED = 1
 SMOKE_FOLDER = Path("runs/smoke")
+MAPS, MANY_MAPS = Path("/proc/self/maps"), 20_000
+"""Every compiled program takes a few memory mappings, and a Linux process may have 65,530: beyond that it crashes."""
 
 
 def reproduce(args: argparse.Namespace) -> int:
@@ -145,13 +148,13 @@ def _swept(tasks: list["Task"], args: argparse.Namespace) -> list["Outcome"]:
 
 
 def run_among_others(task: "Task") -> None:
-    """A cell of a sweep. What it has compiled is forgotten: a process may only hold so many programs. Those of small
-    cells are few and the same."""
+    """A cell of a sweep. What was compiled is forgotten once it is much; until then the next cell may use it."""
     import jax
 
     run_cell(task)
-    if not task.smoke:
+    if not MAPS.exists() or MAPS.read_bytes().count(b"\n") > MANY_MAPS:
         jax.clear_caches()
+        gc.collect()
 
 
 def reason(error: Exception) -> str:

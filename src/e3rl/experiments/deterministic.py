@@ -214,7 +214,8 @@ def learn(
 
     def after(epoch: Epoch) -> None:
         about = {"experiment": name, "phase": "explore", "budget": max(budgets)}
-        rows, verdicts = _rows(env, seeds, epoch.collected, epoch.t * per_epoch, about), []
+        rows = _rows(env, seeds, epoch.collected, epoch.t * per_epoch, about)
+        verdicts: list[dict[str, Any]] = []
         if epoch.t + 1 < whole and (epoch.t + 1) * per_epoch in budgets:
             greedy, verdicts = judged(epoch.t, epoch.models, epoch.replay)
             rows += greedy
