@@ -16,10 +16,10 @@ DERIVED = {
 }
 """Made of what lies elsewhere, which says more."""
 NO_MACHINE = re.compile(
-    r"faults/|peers/runs/|dreem/(certify|certify-doubling|below-theory|lock-neural)\.json"
+    r"faults/|peers/runs/|dreem/(certify|certify-doubling|below-theory|lock-neural|lock-sweep)\.json"
 )
 """Where the kind of machine was not written down; new results do not belong here."""
-NO_VERSIONS = re.compile(r"dreem/lock-neural\.json")
+NO_VERSIONS = re.compile(r"dreem/lock-(neural|sweep)\.json")
 FILES = sorted(
     path.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("*") if path.suffix in (".csv", ".json")
 )
