@@ -155,6 +155,14 @@ def test_without_ray_it_is_one_line(monkeypatch, capsys, tmp_path):
         sweep_on_ray(TASKS, print, str, print)
 
 
+@pytest.mark.parametrize("how", [["--workers", "2"], ["--on", "ray"], []])
+def test_an_unknown_cell_is_refused_before_anything_starts(how, capsys):
+    assert cli.main(["reproduce", "lock/h6", *how]) == 2
+    assert (
+        capsys.readouterr().err == "e3rl: error: unknown experiment 'lock/h6'; `e3rl reproduce` lists them\n"
+    )
+
+
 @pytest.mark.parametrize("workers", ["0", "-1", "two", "1001"])
 def test_workers_are_counted(workers, capsys):
     assert cli.main(["reproduce", "figure-1", "--workers", workers]) == 2

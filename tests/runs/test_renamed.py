@@ -132,7 +132,8 @@ def recorded():
     found = []
     for path in sorted(RESULTS.glob("*/*.json")):
         about = json.loads(path.read_text())
-        if isinstance(about.get("config"), dict) and about["config"].keys() & {"explore", "explore_ratio"}:
+        config = about.get("config") if "experiment" in about else None
+        if isinstance(config, dict) and config.keys() & {"explore", "explore_ratio"}:
             found.append(pytest.param(about, id=path.stem))
     return found
 

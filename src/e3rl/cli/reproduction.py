@@ -26,9 +26,10 @@ MAPS, MANY_MAPS = Path("/proc/self/maps"), 20_000
 
 def reproduce(args: argparse.Namespace) -> int:
     from e3rl.experiments import confirm
-    from e3rl.experiments.catalogue import results_folder
+    from e3rl.experiments.catalogue import EXPERIMENTS, results_folder
     from e3rl.experiments.figures import FIGURES
     from e3rl.experiments.sweep import Task
+    from e3rl.reports.drawn import DRAWN
 
     if args.experiment is None or args.list:
         return _list_experiments(args.json)
@@ -45,6 +46,8 @@ def reproduce(args: argparse.Namespace) -> int:
         cells = FIGURES[args.experiment].cells
         chosen = [cell for cell in cells if cell in confirm.CELLS] if args.confirm else cells
         return _sweep([task_of(cell, results_folder(cell, root)) for cell in chosen], args)
+    if args.experiment not in {*EXPERIMENTS, *DRAWN, "dreem"}:
+        raise UserError(f"unknown experiment {args.experiment!r}; `e3rl reproduce` lists them")
     task = task_of(args.experiment, args.out or results_folder(args.experiment, root))
     if args.workers or args.on:
         return _sweep([task], args)
@@ -100,8 +103,6 @@ def _run(task: "Task", out: Path) -> list[dict[str, Any]]:
         return _dreem(out)
     if task.cell in DRAWN:
         return DRAWN[task.cell].run(task.cell, out, say, task.seeds, **more)
-    if task.cell not in EXPERIMENTS:
-        raise UserError(f"unknown experiment {task.cell!r}; `e3rl reproduce` lists them")
     return EXPERIMENTS[task.cell](task.cell, out, say, task.seeds, **more)
 
 
