@@ -80,16 +80,21 @@ def save(name: str, out: Path, rows: Sequence[dict[str, Any]], settings: dict[st
 
 
 def command(name: str, rows: Sequence[dict[str, Any]], settings: dict[str, Any]) -> str:
-    """What to type to repeat it."""
+    """What to type to repeat it; what is not set has the same default there."""
     what = {
         "certify": "--certify",
         "certify-doubling": "--certify --doubling",
         "below-theory": "--below-theory",
     }
+    flags = {
+        "models": "models",
+        "extra_policies": "policies",
+        "epsilon": "epsilon",
+        "delta": "delta",
+        "seed": "seed",
+    }
     families = list(dict.fromkeys(row["family"] for row in rows))
-    runs, policies = settings.get("runs", rows[0]["runs"]), settings["extra_policies"]
-    return (
-        f"e3rl dreem {what[name]} --family {families[0] if len(families) == 1 else 'all'} --runs {runs} "
-        f"--models {settings['models']} --policies {policies} --epsilon {settings['epsilon']} "
-        f"--delta {settings['delta']} --seed {settings['seed']}"
-    )
+    words = ["e3rl dreem", what[name], f"--family {families[0] if len(families) == 1 else 'all'}"]
+    words.append(f"--runs {settings.get('runs', rows[0]['runs'])}")
+    words += [f"--{flag} {settings[key]}" for key, flag in flags.items() if key in settings]
+    return " ".join(words)
