@@ -14,7 +14,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_disable_most_optimizations", True)
 
 MAPS = Path("/proc/self/maps")
-MANY_MAPS = 15_000
+MANY_MAPS = 30_000
 """Every compiled program takes a few memory mappings, and a Linux process may have 65,530: beyond that it crashes."""
 
 
