@@ -9,11 +9,13 @@ with `--report` alone, all runs found become OUT/summary.json and OUT/summary.cs
 
 import argparse
 import csv
+import dataclasses
 import importlib
 import importlib.metadata
 import json
 import math
 import os
+import platform
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -22,7 +24,7 @@ from typing import Any
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import numpy as np
-from settings import CONFIGS, TASKS
+from settings import CONFIGS, TASKS, config_of
 
 from e3rl.reports.statistics.intervals import mean_within
 from e3rl.runs.folder import git_commit
@@ -125,7 +127,15 @@ def main(arguments: list[str]) -> int:
         made = {name: importlib.metadata.version(name) for name in PACKAGES[library]} | {
             "commit": git_commit()
         }
-        write(path, about | result | {"made_with": made})
+        repeat = (
+            f"python benchmarks/peers/run.py --libraries {library} --algos {algo} --envs {env} --seeds {seed}"
+        )
+        told = {
+            "command": repeat + ("" if options.steps is None else f" --steps {options.steps}"),
+            "config": dataclasses.asdict(config_of(algo, env, options.steps)),
+            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
+        }
+        write(path, about | result | told | {"made_with": made})
         print(
             f"{path.stem}: {result['return_mean']:.1f}, {result['steps_per_second']:,.0f} steps/s", flush=True
         )

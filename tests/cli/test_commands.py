@@ -21,6 +21,7 @@ from e3rl.experiments import dreem_certify, dreem_results
 from e3rl.experiments.catalogue import EXPERIMENTS, results_folder
 from e3rl.experiments.durations import durations, measured
 from e3rl.reports import dreem_figures, figure1
+from e3rl.reports.drawn import DRAWN
 from e3rl.signals import Stopped
 from e3rl.types import UserError
 
@@ -284,7 +285,8 @@ def test_bench_prints_and_saves_what_the_benchmarks_report(tmp_path, monkeypatch
     assert cli.main(["bench", "--json", "--out", str(tmp_path / "out")]) == 0
     assert json.loads(capsys.readouterr().out) == report
     saved = json.loads((tmp_path / "out" / "fake.json").read_text())
-    assert saved == {"rows": [row, lone], "config": {"unit": "seconds a go"}, "machine": {"commit": None}}
+    about = {"command": "e3rl bench fake", "config": {"unit": "seconds a go"}, "machine": {"commit": None}}
+    assert saved == {"rows": [row, lone], **about}
     monkeypatch.setenv("COLUMNS", "120")
     assert cli.main(["bench"]) == 0
     lines = [re.split("  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
@@ -342,7 +344,9 @@ def test_reproduce_lists_its_experiments(monkeypatch, capsys):
     assert cli.main(["reproduce", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     names = listed["experiments"]
-    assert names == [*EXPERIMENTS, "dreem"] == [each["id"] for each in listed["details"]]
+    assert names == [*EXPERIMENTS, *DRAWN, "dreem"] == [each["id"] for each in listed["details"]]
+    assert listed["figures"]["figure-3"] == ["ellipsoids"]
+    assert set(listed["figures"]["paper"]) <= set(names)
     assert all(each["description"] for each in listed["details"])
     assert sum(each["seconds"] is not None for each in listed["details"]) > 40
     monkeypatch.setenv("COLUMNS", "250")
@@ -350,6 +354,7 @@ def test_reproduce_lists_its_experiments(monkeypatch, capsys):
         assert cli.main(argv) == 0
         lines = [words(line) for line in capsys.readouterr().out.splitlines()]
         assert [name for line in lines for name in names if line[0] == name] == names
+        assert any(line[0] == "figure-2c" for line in lines)
         [lock] = [line for line in lines if line[0] == "lock/h10"]
         assert re.fullmatch(r"\d+ (s|min), \S.*", lock[1])
         about = "Neural-E³, lock of 10 levels, 10 to 50 episodes per level, e3rl's settings"
@@ -380,7 +385,7 @@ def test_reproduce_runs_an_experiment_where_its_results_belong(json_too, monkeyp
     assert (json.loads(out) if json_too else out) == ({"rows": [{"seed": 5}]} if json_too else "")
     assert err == "half of it is done\n"
     assert cli.main(["reproduce", "lock/h5", "--seeds", "5,6", "--out", str(tmp_path), *more]) == 0
-    assert asked == [("lock/h5", Path("results/lock"), []), ("lock/h5", tmp_path, [5, 6])]
+    assert asked == [("lock/h5", Path("results/lock"), ()), ("lock/h5", tmp_path, (5, 6))]
 
 
 def test_where_results_belong():

@@ -237,7 +237,7 @@ def no_cache():
 
 def test_compiled_programs_are_kept(no_cache, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    training._keep_compiled_programs()
+    training.keep_compiled_programs()
     assert jax.config.jax_compilation_cache_dir == str(tmp_path / "e3rl" / "jax")
 
 
@@ -247,5 +247,5 @@ def test_nothing_is_kept_for_a_user_without_a_home(no_cache, monkeypatch):
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", nobody)
-    training._keep_compiled_programs()
+    training.keep_compiled_programs()
     assert jax.config.jax_compilation_cache_dir is None

@@ -160,7 +160,9 @@ def test_below_theory_writes_its_table(tmp_path):
     rows = below_theory(tmp_path, lambda line: None, 2, ["tree"], [1.0, 1e10], models=10, extra_policies=8)
     with (tmp_path / "below-theory.csv").open() as file:
         assert len(list(csv.DictReader(file))) == len(rows) == 6
-    assert json.loads((tmp_path / "below-theory.json").read_text())["rows"] == rows
+    about = json.loads((tmp_path / "below-theory.json").read_text())
+    assert about["rows"] == rows
+    assert about["command"] == "e3rl dreem --below-theory --family tree --runs 2 --models 10 --policies 8"
     works = still_works(rows, 0.9)
     assert works[0] == {"family": "tree", "phi_rule": "theorem", "largest_shrink": 1.0, "n": rows[0]["n"]}
 

@@ -49,16 +49,16 @@ def test_figures_are_drawn_from_the_tables(tmp_path):
     write_json(
         tmp_path / "rank.json", {"rows": [measure(RankSetting("factored", 3, 1, models=20, policies=20))]}
     )
-    write_csv(tmp_path / "lock-rounds.csv", dreem_lock.shown_rounds())
+    write_csv(tmp_path / "lock-rounds.csv", dreem_lock.shown_rounds(), {})
     sweep = [dreem_lock.sweep_row(horizon, "standard", 64, 0) for horizon in (2, 3, 4)]
-    write_csv(tmp_path / "lock-sweep.csv", sweep)
+    write_csv(tmp_path / "lock-sweep.csv", sweep, {})
     assert read_csv(tmp_path / "lock-sweep.csv")[0]["n"] == "64"
     neural = [
         {"reward": reward, "episode": k, "v_explore": v, "return": 0.0}
         for reward in dreem_lock.REWARDS
         for k, v in enumerate((float("inf"), 3.0, 2.0))
     ]
-    write_csv(tmp_path / "lock-neural.csv", neural)
+    write_csv(tmp_path / "lock-neural.csv", neural, {})
     paths = draw(tmp_path)
     assert [path.name for path in paths] == [
         "ellipsoids.png",

@@ -72,8 +72,8 @@ def check(name, out, rows, said, config):
     for seed in (5, 6):
         own = [row["return"] for row in rows if (row["phase"], row["seed"]) == ("explore", seed)]
         assert about["explore_return_mean"][str(seed)] == pytest.approx(np.mean(own))
-    assert len(said) == 2
-    assert said[1].startswith(f"{name}, ")
+    assert [" after " in line for line in said] == [True, False, True]
+    assert said[2].startswith(f"{name}, ")
     return about
 
 
@@ -88,6 +88,7 @@ class Scripted:
     def explore(self, record, resume, exploit, after_epoch):
         for t in range(2):
             after_epoch(Epoch(t, None, None, self.episodes(t, 2), None, f"M{t}", f"R{t}"))
+        exploit("M1", "R1", None)
 
     def exploit(self, models, replay, keys):
         return models
@@ -143,7 +144,36 @@ def test_epochs_between_budgets_are_told_too(tiny, tmp_path, monkeypatch):
     said = []
     run("mountaincar/tiny", tmp_path, said.append)
     assert said[0].endswith(" s: explored episodes up to 2")
-    assert "after 4 episodes" in said[1]
+    assert said[1].endswith(" s: explored episodes up to 4")
+    assert "after 4 episodes" in said[2]
+
+
+def test_what_is_done_is_not_run_again_and_what_is_repeated_counts_once(tiny, tmp_path, monkeypatch):
+    """An interruption in the last epoch: the rows of all but that are there, and those that come again replace them."""
+    monkeypatch.setattr(deterministic, "NeuralProgram", Scripted)
+    name = "mountaincar/tiny"
+    tiny(name, "e3rl/MountainCar-v0", CONTROL, "e3rl-control")
+    whole = run(name, tmp_path / "whole", print)
+    assert deterministic.is_done(name, tmp_path / "whole")
+    assert not deterministic.is_done(name, tmp_path / "whole", [5, 6, 7])
+    said = []
+    assert run(name, tmp_path / "whole", said.append) == whole
+    assert said == [f"{name}: done before, {tmp_path / 'whole' / 'mountaincar-tiny.csv'}"]
+
+    class Interrupted(Scripted):
+        def exploit(self, models, replay, keys):
+            if models == "M1":
+                raise KeyboardInterrupt
+            return models
+
+    monkeypatch.setattr(deterministic, "NeuralProgram", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(name, tmp_path / "cut", print)
+    assert not deterministic.is_done(name, tmp_path / "cut")
+    monkeypatch.setattr(deterministic, "NeuralProgram", Scripted)
+    assert sorted(map(str, run(name, tmp_path / "cut", print))) == sorted(map(str, whole))
+    tiny(name, "e3rl/MountainCar-v0", CONTROL, "e3rl-control", **{"fit.updates": 3})
+    assert not deterministic.is_done(name, tmp_path / "whole")
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import math
 from functools import partial
 from types import SimpleNamespace
 from typing import ClassVar
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -14,7 +15,15 @@ from tiny import TINY
 from e3rl.e3 import Epoch
 from e3rl.envs.lock import CombinationLock
 from e3rl.experiments import lock
-from e3rl.experiments.lock import COLUMNS, LOCK_EXPERIMENTS, LockExperiment, run, smallest_budget, tally
+from e3rl.experiments.lock import (
+    COLUMNS,
+    LOCK_EXPERIMENTS,
+    LockExperiment,
+    is_done,
+    run,
+    smallest_budget,
+    tally,
+)
 from e3rl.neural.presets import PRESETS
 from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
@@ -101,8 +110,11 @@ class Scripted:
         self.envs, self.specs = envs, specs
 
     def explore(self, record, resume, exploit, after_epoch):
-        assert (list(record.seeds), list(record.folders), resume) == (list(self.seeds), [], False)
+        assert (list(record.seeds), resume) == (list(self.seeds), True)
+        assert [folder.path.name for folder in record.folders] == ["standard-seed7", "antishaped-seed7"]
         for t, returns in enumerate(self.explored):
+            for lane, value in enumerate(returns):
+                record.add(lane, "explore", value, 3, 3 * (t + 1))
             collected = SimpleNamespace(returns=np.array(returns)[:, None])
             after_epoch(Epoch(t, None, None, collected, None, f"M{t + 1}", f"R{t + 1}"))
 
@@ -166,6 +178,53 @@ def test_an_experiment_with_scripted_returns(tmp_path, monkeypatch):
     assert list(program.seeds) == [7, 7]
     assert [float(env.optimal_return) for env in program.envs] == pytest.approx([5.0, 5.0 - 2 / 3])
     assert [spec.horizon for spec in program.specs] == [3, 3]
+    assert about["command"] == "e3rl reproduce lock/tiny"
+    assert about["explore_return_mean"] == {
+        "standard": {"7": pytest.approx(2.0)}, "antishaped": {"7": pytest.approx(17.1 / 6, abs=1e-5)},
+    }  # fmt: skip
+    assert about["more_tables"] == ["lock-tiny-exploring.csv"]
+    with (tmp_path / "lock-tiny-exploring.csv").open(newline="") as file:
+        points = [(row["reward"], row["episode"], float(row["return_mean"])) for row in csv.DictReader(file)]
+    assert points[:2] == [("standard", "1", 0.1), ("standard", "2", 0.0)]
+    assert len(points) == 12
+
+
+@pytest.mark.usefixtures("tiny_experiment")
+def test_what_is_done_is_not_run_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "NeuralProgram", Scripted)
+    assert not is_done("lock/tiny", tmp_path)
+    table = run("lock/tiny", tmp_path, print)
+    assert is_done("lock/tiny", tmp_path)
+    assert not is_done("lock/tiny", tmp_path, [7, 8])
+    said = []
+    assert run("lock/tiny", tmp_path, said.append) == table
+    assert said == [f"lock/tiny: done before, {tmp_path / 'lock-tiny.csv'}"]
+    assert len(made) == 1
+    monkeypatch.setitem(PRESETS, "tiny", changed(TINY, {"fit.updates": 3}))
+    assert not is_done("lock/tiny", tmp_path)
+    assert run("lock/tiny", tmp_path, said.append) == [{**row, "seconds": ANY} for row in table]
+    assert len(made) == 2
+
+
+@pytest.mark.usefixtures("tiny_experiment")
+def test_a_budget_that_was_judged_before_an_interruption_is_not_judged_again(tmp_path, monkeypatch):
+    class Interrupted(Scripted):
+        explored = Scripted.explored[:4]
+
+        def explore(self, *args):
+            super().explore(*args)
+            raise KeyboardInterrupt
+
+    class Resumed(Scripted):
+        greedy: ClassVar = {6: Scripted.greedy[6]}
+
+    monkeypatch.setattr(lock, "NeuralProgram", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run("lock/tiny", tmp_path, print)
+    assert not is_done("lock/tiny", tmp_path)
+    monkeypatch.setattr(lock, "NeuralProgram", Resumed)
+    rows = run("lock/tiny", tmp_path, print)
+    assert [(row["episodes"], row["return_mean"]) for row in rows] == [(3, 5.0), (3, 4.0), (6, 4.8), (6, 4.9)]
 
 
 def test_seeds_and_epochs_that_cannot_be(tmp_path, monkeypatch, tiny_experiment):

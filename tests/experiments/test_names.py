@@ -29,6 +29,8 @@ def test_algorithms_settings_and_numbers():
         "mine",
     ]
     assert settings_name("paper-control") == "the paper's settings"
+    assert settings_name("steadied-control") == "the paper's settings, steadied"
+    assert settings_name("optimistic-lock-dqn-h5") == "the paper's settings, optimistic"
     assert (settings_name("e3rl-long"), settings_name("e3rl")) == (
         "settings for long locks",
         "e3rl's settings",

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
     [
         ("e3rl/MountainCar-v0", "e3rl-control", 50, -130.0),
         ("e3rl/Acrobot-v1", "e3rl-control", 50, -115.0),
-        ("e3rl/MountainCar-v0", "paper-control", 100, -125.0),
+        ("e3rl/MountainCar-v0", "steadied-control", 100, -125.0),
     ],
 )
 def test_greedy_return_after_exploration(env, config, episodes, least):

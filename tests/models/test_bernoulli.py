@@ -73,15 +73,16 @@ def test_prediction_is_that_of_the_network_written_out(conditioning):
 
 
 @pytest.mark.parametrize(
-    ("mean_over_bits", "expected"),
+    ("options", "expected"),
     [
         # −log ½, −log ¼ and −log ⅔ for the bits, ½·1² for the reward, −log ½ for going on.
-        (False, LOG2 + 2 * LOG2 + (LOG3 - LOG2) + 0.5 + LOG2),
-        (True, (LOG2 + 2 * LOG2 + (LOG3 - LOG2)) / 3 + 0.5 + LOG2),
+        ({}, LOG2 + 2 * LOG2 + (LOG3 - LOG2) + 0.5 + LOG2),
+        ({"mean_over_bits": True}, (LOG2 + 2 * LOG2 + (LOG3 - LOG2)) / 3 + 0.5 + LOG2),
+        ({"reward_weight": 1.0}, LOG2 + 2 * LOG2 + (LOG3 - LOG2) + 1.0 + LOG2),
     ],
 )
-def test_loss_worked_by_hand(mean_over_bits, expected):
-    model = make(mean_over_bits=mean_over_bits)
+def test_loss_worked_by_hand(options, expected):
+    model = make(**options)
     zeros = jax.tree.map(jnp.zeros_like, model.weights)
     # Logits of ½, ¾ and ⅓; reward ½; the chance to end ½.
     bias = jnp.array([0.0, LOG3, -LOG2, 0.5, -RARELY_ENDS])

@@ -1,177 +1,18 @@
-"""The paper's tables (appendix C), row by row, against the presets that carry its name.
-
-Every cell has the settings that must equal it, or a reason why there is none; where a preset departs from its table,
-the departure is written down.
-"""
-
-from typing import Any, NamedTuple
+"""The presets that carry the paper's name against its tables (appendix C)."""
 
 import pytest
 
 from e3rl.baselines.presets import DQN_CONFIGS, PPO_CONFIGS
-from e3rl.experiments.baselines import BASELINE_EXPERIMENTS
+from e3rl.experiments.baselines import BASELINE_EXPERIMENTS, config_of
 from e3rl.experiments.deterministic import DETERMINISTIC_EXPERIMENTS
 from e3rl.experiments.lock import LOCK_EXPERIMENTS
+from e3rl.experiments.paper_tables import DEPARTURES, EVERY, HORIZONS, NO_SETTING, TABLES, value_at
 from e3rl.neural.presets import PRESETS
 from e3rl.planners.exploit_dqn import OfflineDqn
 from e3rl.planners.graph_search import GraphSearch
 from e3rl.planners.mcts import TreeSearch
-from e3rl.runs.settings import settings_of
+from e3rl.runs.settings import changed, settings_of
 
-HORIZONS = (5, 10, 15, 20)
-
-
-class Row(NamedTuple):
-    name: str
-    """As the paper has it."""
-    final: Any
-    """Its column "Final Value"."""
-    settings: tuple[str, ...] = ()
-    """Paths of what must equal it."""
-
-
-# Reasons why a row has no setting. Some are kept by `test_what_no_setting_says`.
-NO_SETTING = {
-    "Prioritized Replay": "the baseline DQN always has it; alpha, its exponent, would have to be 0",
-    "Parameter Noise": "the paper found no use for it, and there is none here",
-    "Convolutional Layers": "the value network has the one that the paper chose",
-    "Number of exploration Epochs": "explore.episodes, over those of an epoch",
-}
-
-TABLES: dict[str, tuple[tuple[str, ...], tuple[Row, ...]]] = {
-    "C.1 DQN, standard rewards": (
-        tuple(f"paper-lock-dqn-h{horizon}" for horizon in HORIZONS),
-        (
-            Row("Learning Rate", 0.01, ("learning_rate",)),
-            Row("Hidden Layer Size", 64, ("hidden",)),
-            Row("Prioritized Replay", True),
-            Row("Discount Factor", 0.99, ("discount",)),
-            Row("Exploration Fraction (episodes)", 0.001, ("exploration_fraction",)),
-        ),
-    ),
-    "C.1 DQN, antishaped rewards": (
-        tuple(f"paper-lock-antishaped-dqn-h{horizon}" for horizon in HORIZONS),
-        (
-            Row("Learning Rate", 0.01, ("learning_rate",)),
-            Row("Hidden Layer Size", 64, ("hidden",)),
-            Row("Prioritized Replay", True),
-            Row("Discount Factor", 0.99, ("discount",)),
-            Row("Exploration Fraction (episodes)", 0.01, ("exploration_fraction",)),
-        ),
-    ),
-    "C.1 PPO+RND": (
-        ("paper-lock-ppo-rnd",),
-        (
-            Row("Learning Rate", 0.001, ("learning_rate",)),
-            Row("Hidden Layer Size", 64, ("hidden",)),
-            Row("γ_I", 0.99, ("bonus.discount",)),
-            Row("γ_E", 0.999, ("discount",)),
-            Row("λ", 0.95, ("gae_lambda",)),
-            Row("Intrinsic Reward coefficient", 1.0, ("bonus.coefficient",)),
-            Row("Extrinsic Reward coefficient", 100, ("extrinsic_coefficient",)),
-        ),
-    ),
-    **{
-        f"C.1 E³, H={horizon}": (
-            (f"paper-lock-h{horizon}",),
-            (
-                Row("Learning Rate", 0.01, ("fit.learning_rate",)),
-                Row("Hidden Layer Size", 50, ("model.hidden", "exploit.value.hidden")),
-                Row("Ensemble Size", 5, ("fit.members",)),
-                Row("Minibatch Size", 100, ("fit.batch",)),
-                Row("Number of Exploration Epochs, per H", per_step, ("explore.ratio",)),
-                Row("Exploration Episodes per Epoch", 1, ("explore.per_epoch",)),
-                Row("Model Updates per Epoch", 100, ("fit.updates",)),
-                Row("MCTS playouts", 200, ("planner.playouts",)),
-                Row("MCTS samples (K)", 100, ("planner.particles",)),
-            ),
-        )
-        for horizon, per_step in zip(HORIZONS, (25, 50, 50, 75), strict=True)
-    },
-    "C.2 DQN": (
-        ("paper-maze-dqn",),
-        (
-            Row("Learning Rate", 1e-4, ("learning_rate",)),
-            Row("Feature Maps", 8, ("maps",)),
-            Row("Convolutional Layers", 1),
-            Row("Hidden Layer Size", 64, ("hidden",)),
-            Row("Prioritized Replay", True),
-            Row("Parameter Noise", False),
-            Row("Discount Factor", 0.99, ("discount",)),
-        ),
-    ),
-    "C.2 E³": (
-        ("paper-maze",),
-        (
-            Row("Learning Rate", 1e-3, ("fit.learning_rate",)),
-            Row("Number of Feature Maps", 16, ("model.maps",)),
-            Row("Hidden Layer Size", 64, ("model.hidden",)),
-            Row("Ensemble Size", 4, ("fit.members",)),
-            Row("Minibatch Size", 64, ("fit.batch",)),
-            Row("Number of exploration Epochs", 5),
-            Row("Exploration Episodes per Epoch", 10, ("explore.per_epoch",)),
-            Row("Model Updates per Epoch", 10_000, ("fit.updates",)),
-            Row("Unrolling steps (K)", 10, ("fit.unroll",)),
-            Row("Maximum Graph Size during Planning (N_max)", 2_000, ("planner.nodes", "exploit.nodes")),
-        ),
-    ),
-    "C.3 DQN": (
-        ("paper-control-dqn",),
-        (
-            Row("Learning Rate", 1e-3, ("learning_rate",)),
-            Row("Hidden Layer Size", 64, ("hidden",)),
-            Row("Prioritized Replay", True),
-            Row("Parameter Noise", False),
-            Row("Discount Factor", 0.99, ("discount",)),
-        ),
-    ),
-    "C.3 PPO+RND": (
-        ("paper-control-ppo-rnd",),
-        (
-            Row("Learning Rate", 1e-4, ("learning_rate",)),
-            Row("Hidden Layer Size", 64, ("hidden",)),
-            Row("γ_I", 0.99, ("bonus.discount",)),
-            Row("γ_E", 0.999, ("discount",)),
-            Row("λ", 0.95, ("gae_lambda",)),
-            Row("Intrinsic Reward coefficient", 1.0, ("bonus.coefficient",)),
-            Row("Extrinsic Reward coefficient", 2, ("extrinsic_coefficient",)),
-        ),
-    ),
-    "C.3 E³": (
-        ("paper-control",),
-        (
-            Row("Learning Rate", 1e-4, ("fit.learning_rate",)),
-            Row("Hidden Layer Size", 64, ("model.hidden", "exploit.value.hidden")),
-            Row("Ensemble Size", 8, ("fit.members",)),
-            Row("Minibatch Size", 64, ("fit.batch",)),
-            Row("Number of exploration Epochs", 10),
-            Row("Exploration Episodes per Epoch", 10, ("explore.per_epoch",)),
-            Row("Model Updates per Epoch", 2_000, ("fit.updates",)),
-            Row("Unrolling steps (K)", 20, ("fit.unroll",)),
-            Row("Maximum Graph Size during Planning (N_max)", 2_000, ("planner.nodes",)),
-            Row("DQN Learning Rate", 3e-4, ("exploit.value.learning_rate",)),
-            Row("DQN Updates for Exploit Phase", 750_000, ("exploit.value.updates",)),
-            Row("DQN Target Network Update Frequency", 5_000, ("exploit.value.target_period",)),
-        ),
-    ),
-}
-
-
-class Departure(NamedTuple):
-    paper: Any
-    ours: Any
-    why: str
-
-
-_SPLIT = "the paper's code splits its minibatch over the members; ours is the share of one"
-DEPARTURES: dict[tuple[str, str], Departure] = {
-    **{(f"paper-lock-h{horizon}", "fit.batch"): Departure(100, 20, _SPLIT) for horizon in HORIZONS},
-    ("paper-maze", "fit.batch"): Departure(64, 16, _SPLIT),
-    ("paper-control", "fit.batch"): Departure(64, 8, _SPLIT),
-}
-"""(preset, setting) -> where a number differs from its table."""
-
-EVERY = {**PRESETS, **DQN_CONFIGS, **PPO_CONFIGS}
 CELLS = [
     pytest.param(preset, row, path, id=f"{preset}-{path}")
     for presets, rows in TABLES.values()
@@ -179,13 +20,6 @@ CELLS = [
     for row in rows
     for path in row.settings
 ]
-
-
-def value_at(preset, path):
-    found = EVERY[preset]
-    for name in path.split("."):
-        found = getattr(found, name)
-    return found
 
 
 @pytest.mark.parametrize(("preset", "row", "path"), CELLS)
@@ -223,10 +57,42 @@ def test_what_no_setting_says():
 
 
 def test_every_preset_of_the_papers_name_is_in_a_table():
-    """But for two: PPO without its bonus, and the lock's DQN without optimism, which the paper's text wonders about."""
+    """But for PPO without its bonus."""
     told = {preset for presets, _ in TABLES.values() for preset in presets}
     paper = {name for name in EVERY if name.startswith("paper-")}
-    assert paper - told == {"paper-lock-ppo", "paper-lock-dqn-h10-plain"}
+    assert paper - told == {"paper-lock-ppo"}
+
+
+def test_departures_are_off_in_the_papers_presets():
+    for name in (name for name in EVERY if name.startswith("paper-") and "dqn" in name):
+        assert (EVERY[name].optimism, EVERY[name].average_share, EVERY[name].anneal) == (0.0, 0.0, False), (
+            name
+        )
+    exploit, steadied = PRESETS["paper-control"].exploit, PRESETS["steadied-control"].exploit
+    dqn = exploit.value
+    assert (dqn.clipped, dqn.decay, dqn.huber, exploit.snapshots) == (False, False, 1.0, 1)
+    assert (
+        changed(exploit, {"snapshots": 750, "value.clipped": True, "value.decay": True, "value.huber": 20.0})
+        == steadied
+    )
+    for horizon in HORIZONS:
+        lock, optimistic = (DQN_CONFIGS[f"{whose}-lock-dqn-h{horizon}"] for whose in ("paper", "optimistic"))
+        assert changed(lock, {"optimism": 5.0}) == optimistic
+        assert PRESETS[f"paper-lock-h{horizon}"].model.reward_weight == 1.0
+
+
+def test_the_papers_epsilon_does_not_depend_on_how_long_training_is():
+    for horizon in HORIZONS:
+        for reward in ("standard", "antishaped"):
+            short, long = (
+                BASELINE_EXPERIMENTS[f"baselines-{where}/h{horizon}-{reward}-dqn"]
+                for where in ("paper", "long")
+            )
+            ends = [
+                config_of(each).exploration_fraction * config_of(each).total_steps / horizon
+                for each in (short, long)
+            ]
+            assert ends == pytest.approx([500 if reward == "antishaped" else 50] * 2)
 
 
 def test_what_the_text_says():
@@ -253,7 +119,7 @@ def test_experiments_of_the_papers_name_use_its_presets():
     for name, experiment in {**LOCK_EXPERIMENTS, **DETERMINISTIC_EXPERIMENTS}.items():
         if "paper" in name:
             assert experiment.config.startswith("paper-"), name
-            assert experiment.changes == (), name
+            assert experiment.changes == ((("planner", "uniform"),) if name.endswith("ue2") else ()), name
         assert experiment.config in PRESETS
     named = [
         experiment.config

@@ -1,7 +1,6 @@
 """Named settings of the baselines: e3rl's own, and the paper's tables (appendix C), which never change after
 publication."""
 
-import dataclasses
 from typing import Any
 
 from e3rl.baselines.bonus import NoBonus
@@ -25,9 +24,8 @@ LOCK_EPISODES = 50_000
 """Of training on the lock: the paper does not say how many its fraction of exploration refers to."""
 
 
-def _paper_lock(horizon: int, antishaped: bool) -> DQNConfig:
-    """App. C.1, with the level as an input as in the paper's code. The paper suspects that its networks happen to start
-    with optimistic values, without which the DQN fails from ten levels on; here they start at the lock's reward."""
+def _paper_lock(horizon: int, antishaped: bool, optimism: float = 0.0) -> DQNConfig:
+    """App. C.1, with the level as an input as in the paper's code."""
     return _paper(
         total_steps=LOCK_EPISODES * horizon,
         clock=True,
@@ -35,26 +33,33 @@ def _paper_lock(horizon: int, antishaped: bool) -> DQNConfig:
         hidden=64,
         discount=0.99,
         exploration_fraction=0.01 if antishaped else 0.001,
-        optimism=5.0,
+        optimism=optimism,
     )
 
 
+OPTIMISM = 5.0
+"""The lock's reward. The paper suspects that its networks happen to start with optimistic values, without which the DQN
+fails from ten levels on; in the presets called optimistic they start here."""
 HORIZONS = (5, 10, 15, 20)
 
 DQN_CONFIGS: dict[str, DQNConfig] = {
     "e3rl-dqn": DQNConfig(),
     "e3rl-lock-dqn": DQNConfig(clock=True),
-    **{f"paper-lock-dqn-h{horizon}": _paper_lock(horizon, antishaped=False) for horizon in HORIZONS},
     **{
-        f"paper-lock-antishaped-dqn-h{horizon}": _paper_lock(horizon, antishaped=True) for horizon in HORIZONS
+        f"{whose}-lock-{'antishaped-' if antishaped else ''}dqn-h{horizon}": _paper_lock(
+            horizon, antishaped, optimism
+        )
+        for whose, optimism in (("paper", 0.0), ("optimistic", OPTIMISM))
+        for antishaped in (False, True)
+        for horizon in HORIZONS
     },
-    "paper-lock-dqn-h10-plain": dataclasses.replace(_paper_lock(10, antishaped=False), optimism=0.0),
     "paper-maze-dqn": _paper(
         total_steps=500_000, learning_rate=1e-4, maps=8, hidden=64, discount=0.99, capacity=20_000
     ),
     "paper-control-dqn": _paper(total_steps=400_000, learning_rate=1e-3, hidden=64, discount=0.99),
 }
-"""Named settings: e3rl's own, and the paper's, which never change after publication; "plain" is without optimism."""
+"""Named settings: e3rl's own, and the paper's, which never change after publication; "optimistic" are the paper's on
+the lock with values that start high."""
 
 
 def _lock_ppo(**changes: Any) -> PPOConfig:

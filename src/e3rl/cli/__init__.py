@@ -28,12 +28,14 @@ from e3rl.cli.errors import (
     tell,
     wants_debug,
 )
-from e3rl.cli.results import report, reproduce
+from e3rl.cli.reproduction import reproduce
+from e3rl.cli.results import report
 from e3rl.cli.settings import settings
 from e3rl.cli.training import evaluate, train
 from e3rl.signals import INTERRUPTED, heeding
 
 USAGE_ERROR = 2
+MOST_WORKERS = 1_000
 
 
 class Parser(argparse.ArgumentParser):
@@ -136,20 +138,36 @@ def parser() -> argparse.ArgumentParser:
         "--gif", type=Path, metavar="FILE", help="also film one greedy episode as an animated GIF"
     )
 
-    sub = command("reproduce", reproduce, "Run an experiment by its id; without one, list the ids.")
+    sub = command(
+        "reproduce",
+        reproduce,
+        "Run an experiment, a figure of the paper or all of it (`paper`) by its id; without one, list the ids.",
+    )
     sub.add_argument(
         "experiment",
         nargs="?",
         metavar="ID",
-        help="of an experiment; `claims` judges the paper by what is in results/",
+        help="of an experiment or a figure; `claims` judges the paper by what is in results/",
     )
     sub.add_argument(
         "--list", action="store_true", help="list the ids, with what they are and how long they took"
     )
     sub.add_argument(
-        "--out", type=_folder, metavar="DIR", help="where to write (default: its folder under results/)"
-    )
+        "--out", type=_folder, metavar="DIR",
+        help="where to write: an experiment's files there, a figure's in folders as under results/ (the default)",
+    )  # fmt: skip
     sub.add_argument("--seeds", metavar="N,N,...", help="other seeds than the experiment's own")
+    sub.add_argument(
+        "--scale", choices=["paper", "smoke"], default="paper",
+        help="smoke: the same cells with tiny budgets and one seed, to see that all of it runs (in runs/smoke)",
+    )  # fmt: skip
+    sub.add_argument(
+        "--confirm", action="store_true", help="confirmatory seeds (500 to 519), into results/confirm"
+    )
+    sub.add_argument("--again", action="store_true", help="run what is done once more")
+    sub.add_argument("--workers", type=_count, metavar="N", help="run so many cells at once, in processes")
+    sub.add_argument("--on", choices=["ray"], help="run cells on a Ray cluster (pip install 'e3rl[ray]')")
+    sub.add_argument("--address", help="of a running Ray cluster, or auto (default: start one here)")
 
     sub = command("theory", theory, "Print the constants of Theorem 1: φ, T, n and their totals.")
     for name, meaning in (
@@ -210,6 +228,13 @@ def _folder(text: str) -> Path:
     if "\0" in text:
         raise argparse.ArgumentTypeError("a folder's name has no zeros in it")
     return Path(text)
+
+
+def _count(text: str) -> int:
+    """A whole number of at least one."""
+    if not (text.isdecimal() and 0 < int(text) <= MOST_WORKERS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MOST_WORKERS}")
+    return int(text)
 
 
 def _whole(text: str) -> int:

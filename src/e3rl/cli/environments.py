@@ -118,4 +118,5 @@ def _save_benchmarks(folder: Path, report: dict[str, Any]) -> None:
 
     for name, config in report["config"].items():
         rows = _rows_of(name, report)
-        write_json(folder / f"{name}.json", {"rows": rows, "config": config, "machine": report["machine"]})
+        about = {"command": f"e3rl bench {name}", "config": config, "machine": report["machine"]}
+        write_json(folder / f"{name}.json", {"rows": rows, **about})

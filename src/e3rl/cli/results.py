@@ -1,79 +1,13 @@
-"""`e3rl reproduce` and `e3rl report`."""
+"""`e3rl report`."""
 
 import argparse
 import json
 import sys
 from pathlib import Path
 
-from e3rl.cli.claims import claims
-from e3rl.cli.output import table
 from e3rl.cli.training import import_from_here
-from e3rl.runs.summary import duration, verdict
+from e3rl.runs.summary import verdict
 from e3rl.types import UserError
-
-
-def reproduce(args: argparse.Namespace) -> int:
-    from e3rl.experiments.catalogue import EXPERIMENTS, results_folder
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    if args.experiment is None or args.list:
-        return _list_experiments(args.json)
-    if args.experiment == "claims":
-        return claims(args.out, args.json)
-    if args.experiment == "dreem":
-        from e3rl.experiments import dreem_results
-        from e3rl.reports import dreem_figures
-
-        out = args.out or Path("results/dreem")
-        dreem_results.run(out, say)
-        figures = [str(path) for path in dreem_figures.draw(out)]
-        print(json.dumps({"figures": figures}) if args.json else "\n".join(figures))
-        return 0
-    try:
-        seeds = [int(seed) for seed in args.seeds.split(",")] if args.seeds else []
-    except ValueError as error:
-        raise UserError(f"--seeds takes whole numbers such as 5,6,7, got {args.seeds!r}") from error
-    if args.experiment not in EXPERIMENTS:
-        raise UserError(f"unknown experiment {args.experiment!r}; `e3rl reproduce` lists them")
-    out = args.out or results_folder(args.experiment)
-    rows = EXPERIMENTS[args.experiment](args.experiment, out, say, seeds)
-    if args.json:
-        print(json.dumps({"rows": rows}))
-    return 0
-
-
-def _list_experiments(as_json: bool) -> int:
-    """Every id with what it is and how long it took."""
-    from e3rl.experiments.catalogue import EXPERIMENTS, about
-    from e3rl.experiments.durations import durations
-
-    described = {name: about(name) for name in EXPERIMENTS}
-    described["dreem"] = (
-        "DREEM: ranks and ellipsoids of misfit matrices, the lock as a product class, its figures"
-    )
-    took = durations()
-    if as_json:
-        details = [
-            {"id": name, "description": text, "seconds": took[name].seconds, "device": took[name].device}
-            if name in took
-            else {"id": name, "description": text, "seconds": None, "device": None}
-            for name, text in described.items()
-        ]
-        print(json.dumps({"experiments": list(described), "details": details}))
-        return 0
-    rows = []
-    for name, text in described.items():
-        measured = (
-            f"{duration(took[name].seconds)}, {took[name].device.replace('cpu', 'CPU')}"
-            if name in took
-            else "not timed"
-        )
-        rows.append([name, measured, text])
-    table(["id", "took, all seeds", "what it is"], rows)
-    print("run one with `e3rl reproduce ID`, a single seed of it with `--seeds 0`")
-    return 0
 
 
 def report(args: argparse.Namespace) -> int:

@@ -39,7 +39,7 @@ def train(args: argparse.Namespace) -> int:
     from e3rl.runs.progress import LiveLine
     from e3rl.runs.train import train as train_seeds
 
-    _keep_compiled_programs()
+    keep_compiled_programs()
     import_from_here()
     _find_env(args)
     if args.algo != "auto":
@@ -156,7 +156,7 @@ def environment(name: str, flags: Collection[str]) -> str:
     return SHORT_NAMES.get(name, name)
 
 
-def _keep_compiled_programs() -> None:
+def keep_compiled_programs() -> None:
     """Compiling takes longer than a short run: what was compiled once is kept for the next time."""
     import jax
 

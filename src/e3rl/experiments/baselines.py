@@ -7,7 +7,7 @@ hundred stretches of episodes.
 import csv
 import dataclasses
 import json
-import tempfile
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from e3rl.baselines.presets import LOCK_EPISODES
 from e3rl.experiments.agents import AGENTS
-from e3rl.experiments.names import algorithm_name, settings_name, task_name
-from e3rl.experiments.tables import refuse_seeds, table_path, write_table
+from e3rl.experiments.curves import POINTS, stretches
+from e3rl.experiments.names import LOCK, algorithm_name, settings_name, task_name
+from e3rl.experiments.provenance import reproduce_command
+from e3rl.experiments.smoke import LEVELS, SIZE, STEPS, TRAINED, smaller
+from e3rl.experiments.tables import forget_runs, refuse_seeds, table_path, unfinished_runs, write_table
 from e3rl.runs.folder import read_json, read_metrics
 from e3rl.runs.settings import as_dict, changed
 from e3rl.runs.train import train
 from e3rl.types import UserError
 
-POINTS = 100
-KINDS = {"experiment": str, "seed": int, "episode": int, "env_steps": int, "return_mean": float}
+KINDS: dict[str, Callable[[str], Any]] = {
+    "experiment": str,
+    "seed": int,
+    "episode": int,
+    "env_steps": int,
+    "return_mean": float,
+}
 COLUMNS = tuple(KINDS)
 WINDOW = 100
 """Episodes whose mean return says that training got somewhere."""
@@ -41,12 +50,17 @@ class Marks(NamedTuple):
     """Where the mean of `WINDOW` episodes should get; half of the optimum where nothing is said."""
 
 
+MAZE = "e3rl/Maze-v0"
 MARKS = {
-    "e3rl/CombinationLock-v0": Marks(2.0, None),
+    LOCK: Marks(2.0, None),
     "e3rl/MountainCar-v0": Marks(-200.0, -150.0),
     "e3rl/Acrobot-v1": Marks(-500.0, -100.0),
     "e3rl/CartPole-v1": Marks(None, 475.0),
 }
+
+
+MAZE_BARS = {5: -4.0, 10: -14.0, 20: -20.0}
+"""About halfway from uniform play to the best, by the returns in results/maze."""
 
 
 @dataclass(frozen=True)
@@ -57,40 +71,81 @@ class BaselineExperiment:
     config: str
     steps: int
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    changes: tuple[tuple[str, Any], ...] = ()
+    """Settings that differ from the named config, by path."""
 
     @property
     def about(self) -> str:
         """What it is, in a line."""
         task, how = task_name(self.env, dict(self.options)), settings_name(self.config)
-        return f"{algorithm_name(self.algo)}, {task}, {self.steps:,} steps, {how}"
+        changes = " ".join(f"{path}={value}" for path, value in self.changes)
+        return f"{algorithm_name(self.algo)}, {task}, {self.steps:,} steps, {how}{changes and f' with {changes}'}"
+
+    @property
+    def marks(self) -> Marks:
+        if self.env == MAZE:  # an episode that runs out of time costs 20 or more
+            return Marks(-19.9, MAZE_BARS[dict(self.options)["size"]])
+        return MARKS[self.env]
 
 
-def _lock(algo: str, horizon: int, antishaped: bool, episodes: int) -> BaselineExperiment:
+def _lock(
+    algo: str, horizon: int, antishaped: bool, episodes: int, whose: str = "paper"
+) -> BaselineExperiment:
+    """By the paper's settings or, of the DQN, somebody else's."""
     options = (("horizon", horizon), ("antishaped", antishaped))
     config = f"paper-lock-{algo}"
     if algo == "dqn":
-        config = f"paper-lock-{'antishaped-' if antishaped else ''}dqn-h{horizon}"
-    return BaselineExperiment(algo, "e3rl/CombinationLock-v0", options, config, episodes * horizon)
+        config = f"{whose}-lock-{'antishaped-' if antishaped else ''}dqn-h{horizon}"
+    return BaselineExperiment(algo, LOCK, options, config, episodes * horizon)
+
+
+def _paper_dqn(horizon: int, antishaped: bool) -> BaselineExperiment:
+    """As many episodes as others get, with the ε of the whole training, of which the table's fraction is one."""
+    fraction = ("exploration_fraction", (0.01 if antishaped else 0.001) * LOCK_EPISODES / EPISODES["dqn"])
+    return dataclasses.replace(_lock("dqn", horizon, antishaped, EPISODES["dqn"]), changes=(fraction,))
 
 
 EPISODES = {"dqn": 5_000, "ppo": 20_000, "ppo-rnd": 20_000}
 """Of training on the lock; policy gradients are given more, being cheap."""
+LONG_EPISODES = {"dqn": LOCK_EPISODES, "ppo": 100_000, "ppo-rnd": 100_000}
+"""The same for Figure 4."""
+LOCKS = [(horizon, reward) for horizon in (5, 10, 15, 20) for reward in ("standard", "antishaped")]
 
 BASELINE_EXPERIMENTS: dict[str, BaselineExperiment] = {
     **{
-        f"baselines-lock/h{horizon}-{reward}-{algo}": _lock(algo, horizon, reward == "antishaped", episodes)
-        for horizon in (5, 10, 15, 20)
-        for reward in ("standard", "antishaped")
+        f"baselines-lock/h{horizon}-{reward}-{algo}": _lock(
+            algo, horizon, reward == "antishaped", episodes, "optimistic"
+        )
+        for horizon, reward in LOCKS
         for algo, episodes in EPISODES.items()
     },
-    "baselines-optimism/h10-without": dataclasses.replace(
-        _lock("dqn", 10, False, EPISODES["dqn"]), config="paper-lock-dqn-h10-plain"
-    ),
+    **{
+        f"baselines-paper/h{horizon}-{reward}-dqn": _paper_dqn(horizon, reward == "antishaped")
+        for horizon, reward in LOCKS
+    },
+    **{
+        f"baselines-long/h{horizon}-{reward}-{algo}": _lock(algo, horizon, reward == "antishaped", episodes)
+        for horizon, reward in LOCKS
+        for algo, episodes in LONG_EPISODES.items()
+    },
+    **{
+        f"baselines-maze/{size}-dqn": BaselineExperiment(
+            "dqn", MAZE, (("size", size),), "paper-maze-dqn", 500_000, (0, 1, 2)
+        )
+        for size in MAZE_BARS
+    },
+    "baselines-optimism/h10-without": _lock("dqn", 10, False, EPISODES["dqn"]),
     "baselines-mountaincar/dqn": BaselineExperiment(
         "dqn", "e3rl/MountainCar-v0", (), "paper-control-dqn", 400_000
     ),
     "baselines-mountaincar/ppo-rnd": BaselineExperiment(
         "ppo-rnd", "e3rl/MountainCar-v0", (), "paper-control-ppo-rnd", 2_000_000
+    ),
+    "baselines-mountaincar/ppo-rnd-long": BaselineExperiment(
+        "ppo-rnd", "e3rl/MountainCar-v0", (), "paper-control-ppo-rnd", 4_000_000
+    ),
+    "baselines-acrobot/ppo-rnd": BaselineExperiment(
+        "ppo-rnd", "e3rl/Acrobot-v1", (), "paper-control-ppo-rnd", 500_000
     ),
     "baselines-acrobot/dqn": BaselineExperiment("dqn", "e3rl/Acrobot-v1", (), "paper-control-dqn", 25_000),
     "baselines-acrobot/e3rl-dqn": BaselineExperiment("dqn", "e3rl/Acrobot-v1", (), "e3rl-dqn", 25_000),
@@ -99,47 +154,78 @@ BASELINE_EXPERIMENTS: dict[str, BaselineExperiment] = {
 }
 
 
-def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = ()) -> list[dict[str, Any]]:
-    """Run the seeds that `out`/NAME.csv and .json do not hold yet; returns all rows."""
-    experiment = BASELINE_EXPERIMENTS[name]
+def experiment_of(name: str, smoke: bool = False) -> BaselineExperiment:
+    found = BASELINE_EXPERIMENTS[name]
+    if not smoke:
+        return found
+    options: dict[str, Any] = {"time_limit": STEPS}
+    if found.env == LOCK:
+        options = {**dict(found.options), "horizon": LEVELS}
+    elif found.env == MAZE:
+        options |= {"size": SIZE}
+    return dataclasses.replace(found, options=tuple(options.items()), steps=TRAINED, seeds=found.seeds[:1])
+
+
+def config_of(experiment: BaselineExperiment, smoke: bool = False) -> Any:
+    preset = AGENTS[experiment.algo].presets[experiment.config]
+    changes = {**dict(experiment.changes), "total_steps": experiment.steps}
+    return changed(smaller(preset) if smoke else preset, changes)
+
+
+def is_done(name: str, out: Path, seeds: Sequence[int] = (), smoke: bool = False) -> bool:
+    """Whether the results of these seeds lie there, made with today's settings."""
+    experiment = experiment_of(name, smoke)
+    about = _about(name, experiment, smoke)
+    _, finals = _found(table_path(out, name), about, experiment.marks, lambda line: None)
+    return {str(seed) for seed in seeds or experiment.seeds} <= finals.keys()
+
+
+def run(
+    name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = (), smoke: bool = False
+) -> list[dict[str, Any]]:
+    """Run the seeds that `out`/NAME.csv and .json do not hold yet, one that was interrupted from where it was; returns
+    all rows."""
+    experiment = experiment_of(name, smoke)
     seeds = tuple(seeds) or experiment.seeds
     refuse_seeds(seeds)
     path = table_path(out, name)
-    agent = AGENTS[experiment.algo]
-    config = changed(agent.presets[experiment.config], {"total_steps": experiment.steps})
-    about = {
-        "experiment": name,
-        "settings": dataclasses.asdict(experiment),
-        "config": as_dict(config),
-    }
-    rows, finals = _found(path, about, say)
+    agent, config = AGENTS[experiment.algo], config_of(experiment, smoke)
+    about = _about(name, experiment, smoke)
+    rows, finals = _found(path, about, experiment.marks, say)
     for seed in seeds:
         if str(seed) in finals:
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            options = dict(experiment.options)
-            _, [summary] = train(agent, experiment.env, options, config, [seed], Path(folder))
-            table = [row for row in read_metrics(Path(folder)) if row["phase"] == "train"]
+        folder, options = unfinished_runs(out, name) / f"seed{seed}", dict(experiment.options)
+        _, [summary] = train(agent, experiment.env, options, config, [seed], folder, resume=True)
+        table = [row for row in read_metrics(folder) if row["phase"] == "train"]
         rows += _curve(name, seed, table)
-        finals[str(seed)] = final = _final(table, summary, MARKS[experiment.env])
+        finals[str(seed)] = final = _final(table, summary, experiment.marks)
         write_table(path, COLUMNS, rows, {"final": finals, **about})
+        shutil.rmtree(folder)
         say(f"{name}, seed {seed}: return {final['return_mean']:.2f} after {final['episodes']} episodes")
+    forget_runs(out, name)
     return rows
 
 
+def _about(name: str, experiment: BaselineExperiment, smoke: bool) -> dict[str, Any]:
+    return {
+        "command": reproduce_command(name, smoke=smoke),
+        "experiment": name,
+        "settings": dataclasses.asdict(experiment),
+        "config": as_dict(config_of(experiment, smoke)),
+    }
+
+
 def _curve(name: str, seed: int, table: list[dict[str, str]]) -> list[dict[str, Any]]:
-    if not table:
-        return []
-    parts = np.array_split(np.arange(len(table)), min(POINTS, len(table)))
     return [
         {
             "experiment": name,
             "seed": seed,
-            "episode": int(part[-1]) + 1,
-            "env_steps": int(table[part[-1]]["env_steps"]),
-            "return_mean": round(float(np.mean([float(table[i]["return"]) for i in part])), 5),
+            "episode": episode,
+            "env_steps": int(table[episode - 1]["env_steps"]),
+            "return_mean": mean,
         }
-        for part in parts
+        for episode, mean in stretches([float(row["return"]) for row in table])
     ]
 
 
@@ -171,7 +257,7 @@ def _window_means(returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, " m"]:
 
 
 def _found(
-    path: Path, about: dict[str, Any], say: Callable[[str], None]
+    path: Path, about: dict[str, Any], marks: Marks, say: Callable[[str], None]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Rows and finals of the seeds that were written whole, none where they were run with other settings.
 
@@ -182,7 +268,7 @@ def _found(
         return [], {}
     stored = read_json(path.with_suffix(".json"))
     asked = {"episodes", "bar", "over_bar"}
-    if MARKS[about["settings"]["env"]].found is not None:
+    if marks.found is not None:
         asked.add("first_found")
     try:
         if _made_with(stored) != _made_with(json.loads(json.dumps(about))):
@@ -202,8 +288,12 @@ def _found(
 
 
 def _made_with(about: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """What a seed's result depends on; which other seeds there are is no part of it."""
-    return {**about.get("settings", {}), "seeds": None}, _current(about.get("config"))
+    """What a seed's result depends on; which other seeds there are is no part of it, and the whole config says what a
+    preset's name and changes to it do."""
+    apart = {"seeds": None, "changes": None}
+    if isinstance(about.get("config"), dict):
+        about = {**about, "settings": {**about["settings"], "config": None}}
+    return {**about.get("settings", {}), **apart}, _current(about.get("config"))
 
 
 RND = {

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from e3rl.experiments import baselines, deterministic, lock, reach, repulsion, stopping, unified
+from e3rl.runs.settings import Settings
 
 Run = Callable[..., list[dict[str, Any]]]
+"""(id, folder, who hears of it, seeds) -> rows; where it can be made small also smoke=True."""
 
 EXPERIMENTS: dict[str, Run] = {
     **dict.fromkeys(lock.LOCK_EXPERIMENTS, lock.run),
@@ -19,6 +21,15 @@ EXPERIMENTS: dict[str, Run] = {
     **dict.fromkeys(unified.UNIFIED_EXPERIMENTS, unified.run),
 }
 
+CELLS: dict[str, Any] = {
+    **dict.fromkeys(lock.LOCK_EXPERIMENTS, lock),
+    **dict.fromkeys(deterministic.DETERMINISTIC_EXPERIMENTS, deterministic),
+    **dict.fromkeys(baselines.BASELINE_EXPERIMENTS, baselines),
+    **dict.fromkeys(stopping.STOPPING_EXPERIMENTS, stopping),
+}
+"""The modules of those that know whether they are done, can be interrupted and made small, by id."""
+IS_DONE: dict[str, Callable[..., bool]] = {name: module.is_done for name, module in CELLS.items()}
+"""(id, folder, seeds, smoke) -> whether the results are there."""
 
 SETTINGS: dict[str, Any] = {
     **lock.LOCK_EXPERIMENTS,
@@ -40,14 +51,26 @@ def about(experiment: str) -> str:
     return " ".join(first.split())
 
 
+def config_of(cell: str) -> Settings:
+    """All settings of a cell, its budget included."""
+    module = CELLS[cell]
+    found: Settings = module.config_of(module.experiment_of(cell))
+    return found
+
+
 def family_of(experiment: str) -> str:
     """lock for lock/h5 and lock-paper/h5, mountaincar for mountaincar/e3rl, and so on."""
     return experiment.partition("/")[0].partition("-")[0]
 
 
-def results_folder(experiment: str) -> Path:
-    """Where the results of an experiment lie in this repository."""
+FOLDERS = {
+    "mountaincar": "control", "acrobot": "control", "repulsion": "unified", "environments": "figures/figure1",
+    "ellipsoids": "dreem", "predictions": "figures/figure5",
+}  # fmt: skip
+"""Of families whose results lie in another folder than that of their name."""
+
+
+def results_folder(experiment: str, root: Path = Path("results")) -> Path:
+    """Where the results of an experiment lie in this repository, or under another folder in the same order."""
     family = family_of(experiment)
-    return Path("results") / {"mountaincar": "control", "acrobot": "control", "repulsion": "unified"}.get(
-        family, family
-    )
+    return root / FOLDERS.get(family, family)

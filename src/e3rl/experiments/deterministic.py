@@ -6,7 +6,7 @@ so far and plays 100 greedy episodes. All seeds are lanes of one program.
 """
 
 import dataclasses
-import time
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,19 +22,35 @@ from e3rl.envs.maze import Maze
 from e3rl.envs.registration import build
 from e3rl.envs.spec import spec_of
 from e3rl.experiments.names import settings_name, spread, task_name
-from e3rl.experiments.tables import refuse_seeds, table_path, write_table
+from e3rl.experiments.provenance import reproduce_command
+from e3rl.experiments.smoke import BUDGET, SIZE, STEPS, smaller
+from e3rl.experiments.tables import (
+    forget_runs,
+    refuse_seeds,
+    stored_table,
+    table_path,
+    truth,
+    unfinished_runs,
+    write_table,
+)
+from e3rl.neural.agent import NeuralE3
 from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.old_names import stored_config
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.slots import Episodes
 from e3rl.neural.training import NeuralProgram
+from e3rl.runs.folder import RunFolder
 from e3rl.runs.record import Record
 from e3rl.runs.settings import as_dict, changed
 from e3rl.runs.statistics import mean_interval
 from e3rl.types import UserError
 
-COLUMNS = (
-    "experiment", "seed", "phase", "budget", "episode", "return", "length", "reached", "optimal_return"
-)  # fmt: skip
+KINDS: dict[str, Callable[[str], Any]] = {
+    "experiment": str, "seed": int, "phase": str, "budget": int, "episode": int, "return": float, "length": int,
+    "reached": truth, "optimal_return": lambda text: float(text) if text else "",
+}  # fmt: skip
+COLUMNS = tuple(KINDS)
+MAZE = "e3rl/Maze-v0"
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,7 @@ def _control(
 
 def _maze(size: int, config: str, changes: dict[str, Any] | None = None) -> DeterministicExperiment:
     options, differing = (("size", size),), tuple((changes or {}).items())
-    return DeterministicExperiment("e3rl/Maze-v0", options, config, (50,), (0, 1, 2), differing)
+    return DeterministicExperiment(MAZE, options, config, (50,), (0, 1, 2), differing)
 
 
 DETERMINISTIC_EXPERIMENTS: dict[str, DeterministicExperiment] = {
@@ -73,9 +89,13 @@ DETERMINISTIC_EXPERIMENTS: dict[str, DeterministicExperiment] = {
         "e3rl/MountainCar-v0", "e3rl-control", (50,), {"planner.frontier": "nearest"}
     ),
     "mountaincar/paper": _control("e3rl/MountainCar-v0", "paper-control", (100,)),
+    "mountaincar/steadied": _control("e3rl/MountainCar-v0", "steadied-control", (100,)),
     "acrobot/e3rl": _control("e3rl/Acrobot-v1", "e3rl-control", (20, 30, 50)),
+    "acrobot/paper": _control("e3rl/Acrobot-v1", "paper-control", (100,)),
+    "acrobot/steadied": _control("e3rl/Acrobot-v1", "steadied-control", (100,)),
     **{f"maze/{size}-e3rl": _maze(size, "e3rl-image", {"exploit.snap": True}) for size in (5, 10, 20)},
     **{f"maze/{size}-paper": _maze(size, "paper-maze") for size in (5, 10, 20)},
+    **{f"maze/{size}-paper-ue2": _maze(size, "paper-maze", {"planner": "uniform"}) for size in (5, 10, 20)},
     **{
         f"maze/{size}-ue2": _maze(size, "e3rl-image", {"exploit.snap": True, "planner": "uniform"})
         for size in (5, 10, 20)
@@ -83,66 +103,133 @@ DETERMINISTIC_EXPERIMENTS: dict[str, DeterministicExperiment] = {
 }
 
 
-def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = ()) -> list[dict[str, Any]]:
-    """Run one experiment, write `out`/NAME.csv and .json after every budget, return its rows."""
-    experiment = DETERMINISTIC_EXPERIMENTS[name]
-    seeds = tuple(seeds) or experiment.seeds
-    refuse_seeds(seeds)
+def experiment_of(name: str, smoke: bool = False) -> DeterministicExperiment:
+    found = DETERMINISTIC_EXPERIMENTS[name]
+    if not smoke:
+        return found
+    small = (("size", SIZE),) if found.env == MAZE else ()
+    options = (*small, ("time_limit", STEPS))
+    return dataclasses.replace(found, options=options, budgets=(BUDGET,), seeds=found.seeds[:1])
+
+
+def config_of(experiment: DeterministicExperiment, smoke: bool = False) -> NeuralE3Config:
     changes = {**dict(experiment.changes), "explore.episodes": max(experiment.budgets)}
     config = changed(PRESETS[experiment.config], changes)
+    return smaller(config) if smoke else config
+
+
+def is_done(name: str, out: Path, seeds: Sequence[int] = (), smoke: bool = False) -> bool:
+    """Whether the results of all budgets lie there, made with today's settings."""
+    experiment = experiment_of(name, smoke)
+    judged = kept(table_path(out, name), experiment, config_of(experiment, smoke))[0].get("exploit", [])
+    wanted = {(seed, budget) for seed in seeds or experiment.seeds for budget in experiment.budgets}
+    return wanted <= {(verdict["seed"], verdict["budget"]) for verdict in judged}
+
+
+def kept(
+    path: Path, experiment: DeterministicExperiment, config: NeuralE3Config
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What was measured before with the same settings: what is said about it, and its rows."""
+    stored = stored_table(path, KINDS)
+    if stored is None:
+        return {}, []
+    about, rows = stored
+    try:
+        same = stored_config(about["config"]) == config
+        same &= about["settings"]["options"] == json.loads(json.dumps(experiment.options))
+    except (KeyError, TypeError, UserError):
+        same = False
+    return (about, rows) if same else ({}, [])
+
+
+def run(
+    name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = (), smoke: bool = False
+) -> list[dict[str, Any]]:
+    """Run one experiment, write `out`/NAME.csv and .json after every epoch, return its rows. One that was interrupted
+    goes on where it was, one that is done is not run again."""
+    experiment, asked = experiment_of(name, smoke), tuple(seeds)
+    seeds = asked or experiment.seeds
+    refuse_seeds(seeds)
+    config = config_of(experiment, smoke)
     if any(budget % config.explore.per_epoch for budget in experiment.budgets):
         raise UserError(f"budgets must be whole epochs of {config.explore.per_epoch} episodes")
-    env = build(experiment.env, **dict(experiment.options))
-    rows: list[dict[str, Any]] = []
-    judged: list[dict[str, Any]] = []
+    about, rows = kept(table_path(out, name), experiment, config)
+    if is_done(name, out, seeds, smoke):
+        say(f"{name}: done before, {table_path(out, name)}")
+        forget_runs(out, name)
+        return rows
+    same_seeds = about.get("settings", {}).get("seeds") == list(seeds)
+    # By what they are about, so that an epoch that is repeated after an interruption counts once.
+    table = {_about(row): row for row in rows} if same_seeds else {}
+    judged = {(v["seed"], v["budget"]): v for v in about["exploit"]} if same_seeds else {}
+    told = {
+        "command": reproduce_command(name, asked, smoke),
+        "experiment": name,
+        "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
+        "config": as_dict(config),
+    }
 
     def take(new: list[dict[str, Any]], verdicts: list[dict[str, Any]], seconds: float) -> None:
-        rows.extend(new)
-        judged.extend({**verdict, "seconds": seconds} for verdict in verdicts)
-        if verdicts:
-            write(name, out, rows, judged, experiment, seeds, config)
-        told = "; ".join(map(_phrase, verdicts)) or f"explored episodes up to {new[-1]['episode']}"
-        say(f"{name}, {seconds:.0f} s: {told}")
+        table.update({_about(row): row for row in new})
+        judged.update({(v["seed"], v["budget"]): {**v, "seconds": seconds} for v in verdicts})
+        write(out, list(table.values()), list(judged.values()), told)
+        words = "; ".join(map(_phrase, verdicts)) or f"explored episodes up to {new[-1]['episode']}"
+        say(f"{name}, {seconds:.0f} s: {words}")
 
-    learn(name, env, config, seeds, experiment.budgets, take)
-    return rows
+    learn(name, experiment, config, seeds, unfinished_runs(out, name), take)
+    forget_runs(out, name)
+    return list(table.values())
 
 
 def learn(
     name: str,
-    env: AbstractEnvironment,
+    experiment: DeterministicExperiment,
     config: NeuralE3Config,
     seeds: Sequence[int],
-    budgets: Sequence[int],
+    runs: Path,
     take: Callable[[list[dict[str, Any]], list[dict[str, Any]], float], None],
 ) -> None:
     """Epoch by epoch `take` sees its rows, the verdicts on the exploit phase where a budget is reached, and the seconds
-    so far."""
+    so far. What was interrupted goes on from the folders in `runs`."""
+    options, budgets = dict(experiment.options), experiment.budgets
+    env = build(experiment.env, **options)
     program = NeuralProgram([env] * len(seeds), [spec_of(env)] * len(seeds), config, seeds)
-    started = time.perf_counter()
+    record = Record(
+        seeds,
+        [RunFolder(runs / f"seed{seed}") for seed in seeds],
+        [NeuralE3.describe(experiment.env, options, seed, config) for seed in seeds],
+    )
 
-    def judge(epoch: Epoch) -> None:
-        done = epoch.t * config.explore.per_epoch
+    per_epoch, whole = config.explore.per_epoch, config.explore.epochs(spec_of(env).horizon)
+
+    def judged(t: int, models: Any, replay: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The greedy episodes after epoch t, and the verdicts on them."""
+        agent, keys = program.agent, program.keys
+        policy = agent.exploit(models, replay, keys)
+        epoch, count = jnp.full(len(seeds), t), config.evaluation_episodes
+        _, played = agent.exploit_episodes(program.env, policy, replay, keys, epoch, count)
+        about = {"experiment": name, "phase": "exploit", "budget": (t + 1) * per_epoch}
+        greedy = _rows(env, seeds, played, 0, about)
+        return greedy, [_verdict([row for row in greedy if row["seed"] == seed]) for seed in seeds]
+
+    def after(epoch: Epoch) -> None:
         about = {"experiment": name, "phase": "explore", "budget": max(budgets)}
-        rows, verdicts = _rows(env, seeds, epoch.collected, done, about), []
-        done += config.explore.per_epoch
-        if done in budgets:
-            agent, keys = program.agent, program.keys
-            policy = agent.exploit(epoch.models, epoch.replay, keys)
-            _, played = agent.exploit_episodes(
-                program.env,
-                policy,
-                epoch.replay,
-                keys,
-                jnp.full(len(seeds), epoch.t),
-                config.evaluation_episodes,
-            )
-            greedy = _rows(env, seeds, played, 0, {"experiment": name, "phase": "exploit", "budget": done})
+        rows = _rows(env, seeds, epoch.collected, epoch.t * per_epoch, about)
+        verdicts: list[dict[str, Any]] = []
+        if epoch.t + 1 < whole and (epoch.t + 1) * per_epoch in budgets:
+            greedy, verdicts = judged(epoch.t, epoch.models, epoch.replay)
             rows += greedy
-            verdicts = [_verdict([row for row in greedy if row["seed"] == seed]) for seed in seeds]
-        take(rows, verdicts, round(time.perf_counter() - started, 1))
+        take(rows, verdicts, round(record.read_clock(), 1))
 
-    program.explore(Record(seeds), False, lambda models, replay, v_explore: None, judge)
+    def last(models: Any, replay: Any, _: Any) -> None:
+        record.save()  # exploiting takes a while: whoever interrupts it does not interrupt exploration
+        take(*judged(whole - 1, models, replay), round(record.read_clock(), 1))
+
+    program.explore(record, True, last, after)
+
+
+def _about(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["phase"], row["budget"], row["seed"], row["episode"]
 
 
 def _rows(
@@ -195,25 +282,13 @@ def _phrase(verdict: dict[str, Any]) -> str:
     )
 
 
-def write(
-    name: str,
-    out: Path,
-    rows: list[dict[str, Any]],
-    judged: list[dict[str, Any]],
-    experiment: DeterministicExperiment,
-    seeds: Sequence[int],
-    config: NeuralE3Config,
-) -> None:
-    about = {
-        "experiment": name,
-        "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
-        "config": as_dict(config),
+def write(out: Path, rows: list[dict[str, Any]], judged: list[dict[str, Any]], about: dict[str, Any]) -> None:
+    explored = [row for row in rows if row["phase"] == "explore"]
+    more = {
         "exploit": judged,
         "explore_return_mean": {
-            str(seed): float(
-                np.mean([row["return"] for row in rows if row["seed"] == seed and row["phase"] == "explore"])
-            )
-            for seed in seeds
+            str(seed): float(np.mean([row["return"] for row in explored if row["seed"] == seed]))
+            for seed in about["settings"]["seeds"]
         },
     }
-    write_table(table_path(out, name), COLUMNS, rows, about)
+    write_table(table_path(out, about["experiment"]), COLUMNS, rows, {**about, **more})

@@ -1,16 +1,14 @@
 """DREEM's guarantee measured: Theorem 1's constants over several families, and how far below its n they still work."""
 
-import csv
-import io
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from e3rl._version import __version__
 from e3rl.dreem.certify import FAMILIES, certify
-from e3rl.runs.checkpoint import write_file
-from e3rl.runs.folder import git_commit, write_json
+from e3rl.experiments.provenance import provenance
+from e3rl.experiments.tables import write_rows
+from e3rl.runs.folder import write_json
 
 SHRINKS = tuple(10.0**k for k in range(9))
 RULES = {"theorem": None, "follows n": 1.0, "follows n / 5": 0.2}
@@ -76,10 +74,27 @@ def still_works(rows: Sequence[dict[str, Any]], required: float) -> list[dict[st
 
 def save(name: str, out: Path, rows: Sequence[dict[str, Any]], settings: dict[str, Any]) -> None:
     """`out`/NAME.csv with the rows and .json with how they came about."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    write_file(out / f"{name}.csv", text.getvalue().encode())
-    about = {"rows": list(rows), "settings": settings, "version": __version__, "commit": git_commit()}
+    write_rows(out / f"{name}.csv", list(rows[0]), rows)
+    about = {"rows": list(rows), "settings": settings, **provenance(command(name, rows, settings))}
     write_json(out / f"{name}.json", json.loads(json.dumps(about)))
+
+
+def command(name: str, rows: Sequence[dict[str, Any]], settings: dict[str, Any]) -> str:
+    """What to type to repeat it; what is not set has the same default there."""
+    what = {
+        "certify": "--certify",
+        "certify-doubling": "--certify --doubling",
+        "below-theory": "--below-theory",
+    }
+    flags = {
+        "models": "models",
+        "extra_policies": "policies",
+        "epsilon": "epsilon",
+        "delta": "delta",
+        "seed": "seed",
+    }
+    families = list(dict.fromkeys(row["family"] for row in rows))
+    words = ["e3rl dreem", what[name], f"--family {families[0] if len(families) == 1 else 'all'}"]
+    words.append(f"--runs {settings.get('runs', rows[0]['runs'])}")
+    words += [f"--{flag} {settings[key]}" for key, flag in flags.items() if key in settings]
+    return " ".join(words)

@@ -24,6 +24,7 @@ PHI = 0.3
 states have half of the mass each: two actions swapped move 1.6 of mass each, over four actions and half the time."""
 EPSILON = 0.05
 """With standard rewards, what `SOLVED` allows."""
+DELTA = 0.1
 ROUNDS = 100
 SWEEP = {5: (4, 8, 16, 32, 64, 128), 10: (8, 16, 32, 64, 128), 20: (16, 32, 64, 128)}
 """Trajectories per round and step, by horizon."""
@@ -67,7 +68,7 @@ def sweep(say: Callable[[str], None]) -> list[dict[str, Any]]:
     return rows
 
 
-def theorem(horizon: int, seeds: int, epsilon: float = EPSILON, delta: float = 0.1) -> dict[str, Any]:
+def theorem(horizon: int, seeds: int, epsilon: float = EPSILON, delta: float = DELTA) -> dict[str, Any]:
     """DREEM with Theorem 1's own φ and n; every deterministic time-dependent policy of the good states is in Π."""
     models = models_left(lock_class(make_lock(horizon, "standard", 0)).everything())
     given = constants(

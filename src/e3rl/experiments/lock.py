@@ -6,31 +6,52 @@ so far and evaluated on 100 greedy episodes. Both rewards and all seeds are lane
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from e3rl.e3 import Epoch
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.spec import spec_of
-from e3rl.experiments.names import settings_name, spread
-from e3rl.experiments.tables import refuse_seeds, table_path, write_table
+from e3rl.experiments.curves import stretches
+from e3rl.experiments.names import LOCK, settings_name, spread
+from e3rl.experiments.provenance import reproduce_command
+from e3rl.experiments.smoke import BUDGET, LEVELS, smaller
+from e3rl.experiments.tables import (
+    forget_runs,
+    refuse_seeds,
+    stored_table,
+    table_path,
+    truth,
+    unfinished_runs,
+    write_rows,
+    write_table,
+)
+from e3rl.neural.agent import NeuralE3
+from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.old_names import stored_config
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.training import NeuralProgram
+from e3rl.runs.folder import RunFolder
 from e3rl.runs.record import Record
 from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
 
 SOLVED = 0.95
 """Solved: mean return of the evaluation episodes at least this share of the optimal return."""
-COLUMNS = (
-    "experiment", "horizon", "reward", "seed", "ratio", "episodes", "return_mean", "optimal_return", "solved",
-    "paid_episodes", "seconds",
-)  # fmt: skip
+PAID = 2.0
+"""A return above this has the large reward in it."""
+KINDS: dict[str, Callable[[str], Any]] = {
+    "experiment": str, "horizon": int, "reward": str, "seed": int, "ratio": int, "episodes": int,
+    "return_mean": float, "optimal_return": float, "solved": truth, "paid_episodes": int, "seconds": float,
+}  # fmt: skip
+COLUMNS = tuple(KINDS)
+EXPLORING = ("experiment", "reward", "seed", "episode", "return_mean")
+"""Of the table of returns while exploring, which lies beside: means of a hundred stretches of episodes."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +119,7 @@ LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
     "lock-paper/h10": LockExperiment(10, (50,), "paper-lock-h10"),
     "lock-paper/h15": LockExperiment(15, (50,), "paper-lock-h15"),
     "lock-paper/h20": LockExperiment(20, (75,), "paper-lock-h20"),
+    "lock-halved/h5": LockExperiment(5, (25,), "paper-lock-h5", changes=(("model.reward_weight", 0.5),)),
     "planning/value": _options("value"),
     "planning/uniform": _options("uniform"),
     "planning/mcts": _options(),
@@ -118,52 +140,128 @@ LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
 }
 
 
-def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = ()) -> list[dict[str, Any]]:
-    """Run one experiment, write `out`/NAME.csv and .json after every budget, return its rows."""
+def experiment_of(name: str, smoke: bool = False) -> LockExperiment:
     if name not in LOCK_EXPERIMENTS:
         raise UserError(f"unknown experiment {name!r}; known: {', '.join(LOCK_EXPERIMENTS)}")
-    experiment = LOCK_EXPERIMENTS[name]
-    seeds = tuple(seeds) or experiment.seeds
-    refuse_seeds(seeds)
+    found = LOCK_EXPERIMENTS[name]
+    if not smoke:
+        return found
+    return dataclasses.replace(found, horizon=LEVELS, ratios=(BUDGET,), seeds=found.seeds[:1])
+
+
+def config_of(experiment: LockExperiment, smoke: bool = False) -> NeuralE3Config:
     changes = {
         **dict(experiment.changes),
         "explore.ratio": max(experiment.ratios),
         "explore.epsilon_share": 0.0,
     }
     config = changed(PRESETS[experiment.config], changes)
-    cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
-    locks = [
-        CombinationLock(experiment.horizon, antishaped=reward == "antishaped", seed=seed)
-        for reward, seed in cases
-    ]
-    budgets = {ratio * experiment.horizon: ratio for ratio in experiment.ratios}
+    return smaller(config) if smoke else config
+
+
+def is_done(name: str, out: Path, seeds: Sequence[int] = (), smoke: bool = False) -> bool:
+    """Whether the results of all budgets lie there, made with today's settings."""
+    experiment = experiment_of(name, smoke)
+    wanted = {
+        (reward, seed, ratio)
+        for reward in experiment.rewards
+        for seed in seeds or experiment.seeds
+        for ratio in experiment.ratios
+    }
+    about, rows = kept(table_path(out, name), experiment, config_of(experiment, smoke))
+    # Those of earlier versions do not say what was collected while exploring.
+    return "explore_return_mean" in about and wanted <= {
+        (row["reward"], row["seed"], row["ratio"]) for row in rows
+    }
+
+
+def kept(
+    path: Path, experiment: LockExperiment, config: NeuralE3Config
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What was measured before with the same settings: what is said about it, and its rows."""
+    stored = stored_table(path, KINDS)
+    if stored is None:
+        return {}, []
+    about, rows = stored
+    try:
+        same = stored_config(about["config"]) == config
+        same &= about["settings"]["horizon"] == experiment.horizon
+    except (KeyError, TypeError, UserError):
+        same = False
+    return (about, rows) if same else ({}, [])
+
+
+def run(
+    name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = (), smoke: bool = False
+) -> list[dict[str, Any]]:
+    """Run one experiment, write `out`/NAME.csv and .json after every budget, return its rows. One that was interrupted
+    goes on where it was, one that is done is not run again."""
+    experiment, asked = experiment_of(name, smoke), tuple(seeds)
+    seeds = asked or experiment.seeds
+    refuse_seeds(seeds)
+    config = config_of(experiment, smoke)
     if config.explore.per_epoch != 1:
         raise UserError("budgets are counted in episodes: explore.per_epoch must be 1")
-    started, rows = time.perf_counter(), list[dict[str, Any]]()
-    paid = np.zeros(len(cases), int)
+    about, rows = kept(table_path(out, name), experiment, config)
+    if is_done(name, out, seeds, smoke):
+        say(f"{name}: done before, {table_path(out, name)}")
+        forget_runs(out, name)
+        return rows
+    if about.get("settings", {}).get("seeds") != list(seeds):
+        rows = []
+    cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
+    options: list[dict[str, Any]] = [
+        {"horizon": experiment.horizon, "antishaped": reward == "antishaped", "seed": seed}
+        for reward, seed in cases
+    ]
+    locks = [CombinationLock(**own) for own in options]
+    budgets = {ratio * experiment.horizon: ratio for ratio in experiment.ratios}
     program = NeuralProgram(locks, [spec_of(lock) for lock in locks], config, [seed for _, seed in cases])
+    runs = unfinished_runs(out, name)
+    record = Record(
+        program.seeds,
+        [RunFolder(runs / f"{reward}-seed{seed}") for reward, seed in cases],
+        [NeuralE3.describe(LOCK, own, own["seed"], config) for own in options],
+    )
 
-    def judge(epoch: Epoch) -> None:
-        nonlocal paid
-        paid = paid + (np.asarray(epoch.collected.returns)[:, 0] > 2.0)
-        episodes = epoch.t + 1
-        if episodes not in budgets:
+    told = {
+        "command": reproduce_command(name, asked, smoke),
+        "experiment": name,
+        "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
+        "config": as_dict(config),
+    }
+
+    def judge(episodes: int, models: Any, replay: Any) -> None:
+        if episodes not in budgets or any(row["episodes"] == episodes for row in rows):
             return
-        policy = program.agent.exploit(epoch.models, epoch.replay, program.keys)
+        explored = np.array([folder.column("return") for folder in record.folders])
+        policy = program.agent.exploit(models, replay, program.keys)
         returns = program.evaluate(policy, config.evaluation_episodes)
-        seconds = round(time.perf_counter() - started, 1)
+        seconds = round(record.read_clock(), 1)
         for lane, (reward, seed) in enumerate(cases):
             mean, optimum = float(returns[lane].mean()), locks[lane].optimal_return
             solved = mean >= SOLVED * optimum
+            paid = int(np.sum(explored[lane] > PAID))
             entry = (
                 name, experiment.horizon, reward, seed, budgets[episodes], episodes, round(mean, 6), optimum, solved,
-                int(paid[lane]), seconds,
+                paid, seconds,
             )  # fmt: skip
             rows.append(dict(zip(COLUMNS, entry, strict=True)))
-        write(name, out, rows, experiment, seeds, as_dict(config))
+        write(out, rows, told, dict(zip(cases, explored, strict=True)))
         say(f"{name} {budgets[episodes]}H ({episodes} episodes), {seconds:.0f} s: {tally(rows, episodes)}")
 
-    program.explore(Record(program.seeds), False, lambda models, replay, v_explore: None, judge)
+    whole = config.explore.epochs(experiment.horizon)
+
+    def after(epoch: Epoch) -> None:
+        if epoch.t + 1 < whole:
+            judge(epoch.t + 1, epoch.models, epoch.replay)
+
+    def last(models: Any, replay: Any, _: Any) -> None:
+        record.save()  # exploiting takes a while: whoever interrupts it does not interrupt exploration
+        judge(whole, models, replay)
+
+    program.explore(record, True, last, after)
+    forget_runs(out, name)
     return rows
 
 
@@ -188,25 +286,36 @@ def smallest_budget(rows: list[dict[str, Any]], reward: str) -> int | float:
 
 
 def write(
-    name: str,
     out: Path,
     rows: list[dict[str, Any]],
-    experiment: LockExperiment,
-    seeds: Sequence[int],
-    config: dict[str, Any],
+    about: dict[str, Any],
+    explored: dict[tuple[str, int], Float[np.ndarray, " n"]],
 ) -> None:
-    about = {
-        "experiment": name,
-        "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
-        "config": config,
+    """The table, what is said about it, and beside it the returns of exploring, by reward and seed."""
+    rewards, path = about["settings"]["rewards"], table_path(out, about["experiment"])
+    curves = path.with_name(f"{path.stem}-exploring.csv")
+    points = [
+        (about["experiment"], reward, seed, *point)
+        for (reward, seed), returns in explored.items()
+        for point in stretches(returns.tolist())
+    ]
+    write_rows(curves, EXPLORING, [dict(zip(EXPLORING, point, strict=True)) for point in points])
+    more = {
         "smallest_ratio_solving_all_seeds": {
-            reward: _finite(smallest_budget(rows, reward)) for reward in experiment.rewards
+            reward: _finite(smallest_budget(rows, reward)) for reward in rewards
         },
         "solved": {
             str(episodes): tally(rows, episodes) for episodes in sorted({row["episodes"] for row in rows})
         },
+        "explore_return_mean": {
+            reward: {
+                str(seed): round(float(own.mean()), 5) for (of, seed), own in explored.items() if of == reward
+            }
+            for reward in rewards
+        },
+        "more_tables": [curves.name],
     }
-    write_table(table_path(out, name), COLUMNS, rows, about)
+    write_table(path, COLUMNS, rows, {**about, **more})
 
 
 def _finite(value: int | float) -> int | float | None:

@@ -48,6 +48,8 @@ def settings_name(config: str) -> str:
     """What a preset's name says about where its settings come from."""
     if config.startswith("paper"):
         return "the paper's settings"
+    if config.startswith(("steadied", "optimistic")):
+        return f"the paper's settings, {config.partition('-')[0]}"
     return "settings for long locks" if config == "e3rl-long" else "e3rl's settings"
 
 

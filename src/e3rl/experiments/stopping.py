@@ -5,7 +5,6 @@ rewards, are lanes of one program.
 """
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +15,35 @@ import numpy as np
 from e3rl.e3 import Epoch
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.spec import spec_of
-from e3rl.experiments.lock import SOLVED
-from e3rl.experiments.tables import refuse_seeds, table_path, write_table
+from e3rl.experiments.lock import PAID, SOLVED
+from e3rl.experiments.names import LOCK
+from e3rl.experiments.provenance import reproduce_command
+from e3rl.experiments.smoke import BUDGET, LEVELS, smaller
+from e3rl.experiments.tables import (
+    forget_runs,
+    refuse_seeds,
+    stored_table,
+    table_path,
+    truth,
+    unfinished_runs,
+    write_table,
+)
+from e3rl.neural.agent import NeuralE3
+from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.old_names import stored_config
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.training import NeuralProgram
+from e3rl.runs.folder import RunFolder
 from e3rl.runs.record import Record
 from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
 
-COLUMNS = (
-    "experiment", "horizon", "reward", "seed", "episodes", "by_itself", "epsilon_hat", "first_paid", "return_mean",
-    "optimal_return", "solved", "seconds",
-)  # fmt: skip
+KINDS: dict[str, Callable[[str], Any]] = {
+    "experiment": str, "horizon": int, "reward": str, "seed": int, "episodes": int, "by_itself": truth,
+    "epsilon_hat": float, "first_paid": int, "return_mean": float, "optimal_return": float, "solved": truth,
+    "seconds": float,
+}  # fmt: skip
+COLUMNS = tuple(KINDS)
 FRESH = tuple(range(320, 340))
 
 
@@ -56,6 +72,10 @@ class StoppingExperiment:
 
 STOPPING_EXPERIMENTS: dict[str, StoppingExperiment] = {
     **{f"stopping/h{horizon}": StoppingExperiment(horizon) for horizon in (5, 10, 15, 20)},
+    **{
+        f"stopping-protocol/h{horizon}": StoppingExperiment(horizon, seeds=(0, 1, 2, 3, 4))
+        for horizon in (5, 10, 15, 20)
+    },
     **{f"stopping/h10-bits{bits}": StoppingExperiment(10, bits) for bits in (0, 30, 100)},
     "stopping/h10-stirred": StoppingExperiment(10, 30, "stirred"),
     "stopping/h10-by-state": StoppingExperiment(10, 30, "by_state"),
@@ -64,65 +84,115 @@ STOPPING_EXPERIMENTS: dict[str, StoppingExperiment] = {
 }
 
 
-def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = ()) -> list[dict[str, Any]]:
-    """Run one experiment, write `out`/NAME.csv and .json, return its rows."""
+def experiment_of(name: str, smoke: bool = False) -> StoppingExperiment:
     if name not in STOPPING_EXPERIMENTS:
         raise UserError(f"unknown experiment {name!r}; known: {', '.join(STOPPING_EXPERIMENTS)}")
-    experiment = STOPPING_EXPERIMENTS[name]
-    seeds = tuple(seeds) or experiment.seeds
-    refuse_seeds(seeds)
+    found = STOPPING_EXPERIMENTS[name]
+    return dataclasses.replace(found, horizon=LEVELS, seeds=found.seeds[:1]) if smoke else found
+
+
+def config_of(experiment: StoppingExperiment, smoke: bool = False) -> NeuralE3Config:
     config = PRESETS[experiment.config]
     if experiment.ratio is not None:
         config = changed(config, {"explore.ratio": experiment.ratio})
+    return changed(smaller(config), {"explore.ratio": BUDGET}) if smoke else config
+
+
+def is_done(name: str, out: Path, seeds: Sequence[int] = (), smoke: bool = False) -> bool:
+    """Whether the results of all seeds lie there, made with today's settings."""
+    return kept(name, out, seeds, smoke) is not None
+
+
+def kept(name: str, out: Path, seeds: Sequence[int], smoke: bool) -> list[dict[str, Any]] | None:
+    """What was measured before with the same settings, all seeds of it."""
+    experiment = experiment_of(name, smoke)
+    stored = stored_table(table_path(out, name), KINDS)
+    if stored is None:
+        return None
+    about, rows = stored
+    cases = {(reward, seed) for reward in experiment.rewards for seed in seeds or experiment.seeds}
+    try:
+        same = stored_config(about["config"]) == config_of(experiment, smoke)
+        told = StoppingExperiment(**{**about["settings"], "seeds": (), "rewards": experiment.rewards})
+        same &= told == dataclasses.replace(experiment, seeds=())
+    except (KeyError, TypeError, UserError):
+        same = False
+    return rows if same and cases <= {(row["reward"], row["seed"]) for row in rows} else None
+
+
+def run(
+    name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = (), smoke: bool = False
+) -> list[dict[str, Any]]:
+    """Run one experiment, write `out`/NAME.csv and .json, return its rows. One that was interrupted goes on where it
+    was, one that is done is not run again."""
+    experiment, asked = experiment_of(name, smoke), tuple(seeds)
+    seeds = asked or experiment.seeds
+    refuse_seeds(seeds)
+    if (done := kept(name, out, seeds, smoke)) is not None:
+        say(f"{name}: done before, {table_path(out, name)}")
+        forget_runs(out, name)
+        return done
+    config = config_of(experiment, smoke)
     cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
-    locks = [
-        CombinationLock(
-            experiment.horizon,
-            antishaped=reward == "antishaped",
-            noise_bits=experiment.noise_bits,
-            noise=experiment.noise,
-            seed=seed,
-        )
+    options: list[dict[str, Any]] = [
+        {
+            "horizon": experiment.horizon,
+            "antishaped": reward == "antishaped",
+            "noise_bits": experiment.noise_bits,
+            "noise": experiment.noise,
+            "seed": seed,
+        }
         for reward, seed in cases
     ]
-    started = time.perf_counter()
+    locks = [CombinationLock(**own) for own in options]
     program = NeuralProgram(locks, [spec_of(lock) for lock in locks], config, [seed for _, seed in cases])
-    stopping, first_paid = program.stopping, np.zeros(len(cases), int)
+    record = Record(
+        program.seeds,
+        [RunFolder(unfinished_runs(out, name) / f"{reward}-seed{seed}") for reward, seed in cases],
+        [NeuralE3.describe(LOCK, own, own["seed"], config) for own in options],
+    )
 
     def watch(epoch: Epoch) -> None:
-        nonlocal stopping
-        stopping = program.stopping
-        paid = np.asarray(epoch.collected.returns).max(axis=1) > 2.0
-        first_paid[(first_paid == 0) & paid & ~stopping.over] = epoch.t + 1
         if (epoch.t + 1) % experiment.horizon == 0:
-            left = int(np.sum(~stopping.over))
-            about = f"{epoch.t + 1} episodes, {time.perf_counter() - started:.0f} s"
-            say(f"{name} {about}: {left} of {len(cases)} still exploring, {np.sum(first_paid > 0)} were paid")
+            left = int(np.sum(~program.stopping.over))
+            about = f"{epoch.t + 1} episodes, {record.read_clock():.0f} s"
+            paid = sum(_first_paid(folder) > 0 for folder in record.folders)
+            say(f"{name} {about}: {left} of {len(cases)} still exploring, {paid} were paid")
 
-    record = Record(program.seeds)
-    _, _, summaries = program.explore(
-        record, False, lambda models, replay, _: program.exploit(record, models, replay), watch
-    )
-    seconds = round(time.perf_counter() - started, 1)
+    first_paid: list[int] = []
+
+    def exploit(models: Any, replay: Any, _: Any) -> Any:
+        first_paid.extend(map(_first_paid, record.folders))
+        return program.exploit(record, models, replay)
+
+    _, _, summaries = program.explore(record, True, exploit, watch)
+    seconds, stopping = round(record.read_clock(), 1), program.stopping
     rows = []
     for lane, ((reward, seed), summary) in enumerate(zip(cases, summaries, strict=True)):
         mean, optimum = summary["exploit_return_mean"], locks[lane].optimal_return
         entry = (
             name, experiment.horizon, reward, seed, summary["explore_episodes"], bool(stopping.over[lane]),
-            round(float(stopping.epsilon_hat[lane]), 4), int(first_paid[lane]), round(mean, 6), optimum,
+            round(float(stopping.epsilon_hat[lane]), 4), first_paid[lane], round(mean, 6), optimum,
             mean >= SOLVED * optimum, seconds,
         )  # fmt: skip
         rows.append(dict(zip(COLUMNS, entry, strict=True)))
     about = {
+        "command": reproduce_command(name, asked, smoke),
         "experiment": name,
         "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
         "config": as_dict(config),
         "result": {reward: tally(rows, reward) for reward in experiment.rewards},
     }
     write_table(table_path(out, name), COLUMNS, rows, about)
+    forget_runs(out, name)
     for reward in experiment.rewards:
         say(f"{name} {reward}: {tally(rows, reward)}")
     return rows
+
+
+def _first_paid(folder: RunFolder) -> int:
+    """The first episode with the large reward, counted from 1; 0 where none had it."""
+    return next((i for i, total in enumerate(folder.column("return"), 1) if total > PAID), 0)
 
 
 def tally(rows: Sequence[dict[str, Any]], reward: str) -> str:

@@ -3,16 +3,18 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import jax
-
-from e3rl._version import __version__
+from e3rl.experiments.provenance import provenance, reproduce_command
 from e3rl.runs.checkpoint import write_file
-from e3rl.runs.folder import git_commit, write_json
+from e3rl.runs.folder import read_json, write_json
 from e3rl.types import UserError
+
+Row = dict[str, Any]
 
 
 def refuse_seeds(seeds: Sequence[int]) -> None:
@@ -25,20 +27,52 @@ def table_path(out: Path, name: str) -> Path:
     return out / f"{name.replace('/', '-')}.csv"
 
 
-def write_table(
-    path: Path, columns: Sequence[str], rows: Sequence[dict[str, Any]], about: dict[str, Any]
-) -> None:
-    """The rows, and beside them `about` with the version, the commit and the device."""
+def unfinished_runs(out: Path, name: str) -> Path:
+    """Where the run folders of an experiment lie until its results are whole: what was interrupted goes on there."""
+    return out / "unfinished" / name.replace("/", "-")
+
+
+def forget_runs(out: Path, name: str) -> None:
+    """The results are whole: the run folders are not needed any more."""
+    runs = unfinished_runs(out, name)
+    shutil.rmtree(runs, ignore_errors=True)
+    with suppress(OSError):  # others are still under way there
+        runs.parent.rmdir()
+
+
+def write_rows(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = io.StringIO()
     table = csv.DictWriter(text, columns, lineterminator="\n")
     table.writeheader()
     table.writerows(rows)
     write_file(path, text.getvalue().encode())
-    made = {
-        "version": __version__,
-        "commit": git_commit(),
-        "jax": jax.__version__,
-        "device": jax.devices()[0].device_kind,
-    }
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Sequence[Row], about: dict[str, Any]) -> None:
+    """The rows, and beside them `about` with what made them."""
+    write_rows(path, columns, rows)
+    made = provenance(about.get("command", reproduce_command(about["experiment"])))
     write_json(path.with_suffix(".json"), json.loads(json.dumps({**about, **made})))
+
+
+def stored_table(
+    path: Path, kinds: Mapping[str, Callable[[str], Any]]
+) -> tuple[dict[str, Any], list[Row]] | None:
+    """What `write_table` wrote, its rows as they were; None where there is nothing, or half of it after a kill."""
+    if not (path.is_file() and path.with_suffix(".json").is_file()):
+        return None
+    about = read_json(path.with_suffix(".json"))
+    try:
+        with path.open(newline="") as file:
+            rows = [{name: kind(row[name]) for name, kind in kinds.items()} for row in csv.DictReader(file)]
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise UserError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+    return about, rows
+
+
+def truth(text: str) -> bool:
+    """A cell that was True or False."""
+    if text not in ("True", "False"):
+        raise ValueError(f"neither True nor False: {text!r}")
+    return text == "True"

@@ -54,6 +54,7 @@ class BernoulliDynamics(DiceTelling):
     heeds: Bool[Array, " D"] | None
     noise_shape: tuple[int, ...] = eqx.field(static=True)
     mean_over_bits: bool = eqx.field(static=True)
+    reward_weight: float = eqx.field(static=True)
 
     def __init__(
         self,
@@ -63,11 +64,13 @@ class BernoulliDynamics(DiceTelling):
         width: int = 64,
         conditioning: Conditioning = "gate",
         mean_over_bits: bool = False,
+        reward_weight: float = 0.5,
         *,
         key: Key,
     ):
         self.noise_shape = (bits,)
         self.mean_over_bits = mean_over_bits
+        self.reward_weight = reward_weight
         gated = conditioning == "gate"
         shapes = {
             "observe": (width, bits),
@@ -147,7 +150,7 @@ class BernoulliDynamics(DiceTelling):
         logits, reward, ending = out[:-2], out[-2], out[-1]
         bits = jax.nn.softplus(logits) - row.next_obs.astype(jnp.float32) * logits
         end = jax.nn.softplus(ending) - row.terminated.astype(jnp.float32) * ending
-        return bits, 0.5 * (reward - row.reward) ** 2 + end
+        return bits, self.reward_weight * (reward - row.reward) ** 2 + end
 
     def prior_deviation(self) -> "BernoulliDynamics":
         width, bits = self.weights.observe.shape
@@ -194,6 +197,12 @@ class Bernoulli(AbstractFamily):
         False,
         "Average the observation's log-likelihood over its bits, as the paper's code does, instead of summing",
     )
+    reward_weight: float = setting(
+        0.5,
+        "Of the reward's squared error beside the observation's log-likelihood: ½ is a likelihood too; 1 is the "
+        "paper's code",
+        before=0.5,
+    )
 
     @staticmethod
     def natural(encoding: Encoding) -> bool:
@@ -212,6 +221,7 @@ class Bernoulli(AbstractFamily):
             width=self.hidden,
             conditioning=self.conditioning,
             mean_over_bits=self.mean_over_bits,
+            reward_weight=self.reward_weight,
             key=key,
         )
 

@@ -121,9 +121,9 @@ class NeuralProgram(AbstractProgram):
         def after(epoch: Epoch) -> None:
             self.stopping.saw(np.asarray(epoch.collected.returns))
             self._record(record, "explore", epoch.collected, epoch.fitted)
+            after_epoch(epoch)  # before it is held: an interruption in here repeats the epoch
             state = (epoch.models, learned.value, epoch.replay)
             record.hold(epoch.t + 1, state, self.stopping.abouts())
-            after_epoch(epoch)
 
         with record:
             return explicit_explore_exploit(models, replay, slots, policy, start, after)

@@ -237,7 +237,7 @@ def _draw_control(measured: Sequence[Measured], neural: Path) -> Figure | None:
         _draw_methods(axes, [one for one in measured if one.task == task])
         for settings, label, filled in (
             ("e3rl", NEURAL, True),
-            ("paper", f"{NEURAL}, the paper's settings", False),
+            ("steadied", f"{NEURAL}, the paper's settings, steadied", False),
         ):
             verdicts = exploited.get(f"{task}/{settings}", ())
             points = [(verdict["budget"], verdict["return_mean"]) for verdict in verdicts]

@@ -21,6 +21,8 @@ TASKS = {"mountaincar": "MountainCar", "acrobot": "Acrobot"}
 VARIANTS = {
     "e3rl": "Neural-E³",
     "paper": "Neural-E³, the paper's settings",
+    "steadied": "Neural-E³, the paper's settings, steadied",
+    "paper-ue2": "UE², the paper's settings",
     "nearest": "Neural-E³, priority by the nearest node",
     "ue2": "UE²",
 }

@@ -25,16 +25,21 @@ SHOWN_ROUNDS = 2
 def draw(folder: Path) -> list[Path]:
     """Draw every figure from the data in `folder` (and the ellipsoids' run, repeated from its seed) into it."""
     figures = {
-        "ellipsoids": ellipsoids(dreem_ellipsoid.run()),
         "ranks": ranks(folder / "rank.json"),
         "lock-rounds": lock_rounds(folder),
         "lock-sweep": lock_sweep(folder / "lock-sweep.csv"),
     }
-    paths = []
-    for name, figure in figures.items():
-        paths.append(folder / f"{name}.png")
-        save_figure(figure, paths[-1], dpi=DPI, metadata=METADATA)
-    return paths
+    drawn = [_save(figure, folder / f"{name}.png") for name, figure in figures.items()]
+    return [draw_ellipsoids(folder), *drawn]
+
+
+def draw_ellipsoids(folder: Path) -> Path:
+    """Figure 3 of the paper, from its run, which is repeated."""
+    return _save(ellipsoids(dreem_ellipsoid.run()), folder / "ellipsoids.png")
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    return save_figure(figure, path, dpi=DPI, metadata=METADATA)
 
 
 def ellipsoids(run: dreem_ellipsoid.EllipsoidRun) -> Figure:

@@ -173,6 +173,11 @@ class RunFolder:
     def add_row(self, **values: Any) -> None:
         self.rows.append([_text(values[name]) for name in COLUMNS])
 
+    def column(self, name: str) -> list[float]:
+        """The numbers of one column so far."""
+        place = COLUMNS.index(name)
+        return [float(row[place]) for row in self.rows]
+
     def write_rows(self, durably: bool = True) -> None:
         """Bring metrics.csv up to date. Rows that are new are added to its end; where rows had to go, it is replaced as
         a whole. `durably`, it also survives the loss of power."""
