@@ -197,7 +197,7 @@ _LATEST: deque[CompiledAgent] = deque(maxlen=KEPT)
 
 
 def compiled_agent(spec: Spec, config: NeuralE3Config) -> CompiledAgent:
-    """The `CompiledAgent` of this configuration; those in use and the latest are shared, so that none is compiled twice."""
+    """The `CompiledAgent` of this configuration; those in use and the latest are shared: none is compiled twice."""
     agent = _IN_USE.get((spec, config))
     if agent is None:
         agent = _IN_USE[spec, config] = CompiledAgent(spec, config)
