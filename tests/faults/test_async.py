@@ -21,7 +21,7 @@ RUN = ["train", "faults.waiting:Waiting-v0", "--algo", waiting.Player.algo, "--s
 SHORT, LONG = (["--set", f"episodes={episodes}"] for episodes in (8, 40))
 TRIALS = int(os.environ.get("E3RL_FAULTS_TRIALS", "5"))
 SAVED = r"e3rl: ended by {}; saved in .* after \d+ episodes; go on with: e3rl train .* --async --resume\n"
-EARLY = r"e3rl: ended by {}(; nothing to save yet, the first epoch was under way)?\n"
+EARLY = r"e3rl: ended by {}; (nothing to save yet.*|training had not begun|training is complete, in .*)\n"
 
 
 def start(out, length):

@@ -250,6 +250,12 @@ def checkpoint_together(folders: Sequence[RunFolder], trees: Sequence[Any], abou
         commit_file(folder.state)
 
 
+def what_is_kept(folders: Sequence[RunFolder]) -> str:
+    """Of runs that were interrupted before or after they could be saved once more."""
+    places = ", ".join(str(folder.path) for folder in folders if folder.state.exists())
+    return f"saved in {places} by its last checkpoint" if places else "nothing to save yet"
+
+
 def complete_checkpoints(folders: Sequence[RunFolder]) -> None:
     """Finish what `checkpoint_together` had begun to commit when it was killed."""
     epochs = [
