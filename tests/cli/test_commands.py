@@ -136,6 +136,7 @@ TRAIN = ["train", "FrozenLake-v1", "--algo", "tabular-e3", "--set", "explore.epi
 MOMENTS = {
     "before": ("e3rl.experiments.agents.AGENTS.called", "training had not begun"),
     "in set-up": ("e3rl.runs.train.open_environment", "nothing to save yet"),
+    "in the end": ("e3rl.tabular.training.TabularProgram.close", "training is complete, in run"),
     "after": ("e3rl.reports.learning.draw_runs", "training is complete, in run"),
 }
 

@@ -251,7 +251,9 @@ def checkpoint_together(folders: Sequence[RunFolder], trees: Sequence[Any], abou
 
 
 def what_is_kept(folders: Sequence[RunFolder]) -> str:
-    """Of runs that were interrupted before or after they could be saved once more."""
+    """Of runs that were interrupted before their training, or after it."""
+    if all(folder.is_finished for folder in folders):
+        return f"training is complete, in {', '.join(str(folder.path) for folder in folders)}"
     places = ", ".join(str(folder.path) for folder in folders if folder.state.exists())
     return f"saved in {places} by its last checkpoint" if places else "nothing to save yet"
 
