@@ -37,7 +37,7 @@ demo: $(STAMP) ## Neural-E³ solves an antishaped combination lock: a minute or 
 	@echo "try next: $(BIN)/e3rl train lock --horizon 10 --antishaped   (rm -r runs/demo to run the demo afresh)"
 
 test: lint ## Linters, type checker, import contract, quick tests
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

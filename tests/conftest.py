@@ -1,21 +1,26 @@
 """Strict settings for every test: no silent dtype promotion, compiled programs kept between runs."""
 
 import gc
-import os
 from pathlib import Path
 
 import jax
+from compiling import compile_quickly
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
-CACHE = Path(os.environ.get("E3RL_TEST_CACHE", Path(__file__).parents[1] / ".cache" / "jax"))
-jax.config.update("jax_compilation_cache_dir", str(CACHE))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-# Tests compile far more than they compute: a quarter of their time is saved. What is frozen to the bit turns this off.
-jax.config.update("jax_disable_most_optimizations", True)
+compile_quickly()
 
 MAPS = Path("/proc/self/maps")
 MANY_MAPS = 30_000
 """Every compiled program takes a few memory mappings, and a Linux process may have 65,530: beyond that it crashes."""
+
+
+LONGEST = ("golden", "neural", "envs")
+"""Folders whose files take longest."""
+
+
+def pytest_collection_modifyitems(items):
+    """The longest first, so that in the end no process waits for another."""
+    items.sort(key=lambda item: item.path.parent.name not in LONGEST)
 
 
 def pytest_runtest_teardown(item, nextitem):

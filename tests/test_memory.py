@@ -1,6 +1,7 @@
 """What things would take, found without allocating any of it, and what is said where it is too much."""
 
 import dataclasses
+import gc
 import math
 
 import jax
@@ -179,3 +180,16 @@ def test_on_the_command_line_it_is_one_line_and_leaves_nothing(one_gib, tmp_path
         assert (out, err.count("\n")) == ("", 1)
         assert err.startswith("e3rl: error: ")
     assert not (tmp_path / "run").exists()
+
+
+def test_nothing_is_kept_of_an_estimate():
+    """Who trains in a loop makes one every time; JAX once remembered five shapes of each."""
+    opened = open_environment(LOCK, OPTIONS)
+
+    def shapes_after(times):
+        for _ in range(times):
+            DQN.memory(opened, TINY_DQN, lanes=1, computing=False)
+        gc.collect()
+        return sum(isinstance(each, jax.tree_util.PyTreeDef) for each in gc.get_objects())
+
+    assert shapes_after(10) == shapes_after(5)

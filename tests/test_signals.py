@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import e3rl
-from e3rl.signals import HEEDED, Stopped, disturbed, heeding, undisturbed
+from e3rl.signals import HEEDED, Stopped, disturbed, heeding, noted, said_about, undisturbed
 
 
 def send(number=signal.SIGTERM):
@@ -136,4 +136,59 @@ def test_ctrl_c_while_imports_run(name, tmp_path):
     if name == "another program":
         assert done.stderr.endswith("KeyboardInterrupt\n")
     else:
-        assert (done.returncode, done.stderr, done.stdout) == (130, "e3rl: interrupted\n", "")
+        assert (done.returncode, done.stderr, done.stdout) == (
+            130,
+            "e3rl: interrupted while starting, nothing was changed\n",
+            "",
+        )
+
+
+IMPATIENT = """
+import os, signal, time
+from e3rl import cli
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)
+
+def tell(line, error, say=cli.tell):
+    interrupt()
+    say(line, error)
+
+cli.tell = tell
+cli.envs = lambda args: interrupt()
+cli.run()
+"""
+
+
+def test_ctrl_c_again_does_not_cut_the_last_word_off(tmp_path):
+    (tmp_path / "e3rl").write_text(IMPATIENT)
+    source = str(Path(e3rl.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "e3rl", "envs"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (130, "e3rl: ended by SIGINT\n")
+
+
+def test_what_was_said_first_about_an_interruption_stands():
+    with pytest.raises(Stopped) as raised, noted(lambda: "outer"), noted(lambda: "inner"):
+        raise Stopped(signal.SIGINT)
+    assert said_about(raised.value) == ["inner"]
+
+
+def test_an_interruption_in_the_middle_of_another_tells_of_that():
+    with pytest.raises(Stopped) as raised, noted(lambda: "of no use"):  # noqa: PT012
+        try:
+            with noted(lambda: "saved"):
+                raise Stopped(signal.SIGINT)
+        finally:
+            raise Stopped(signal.SIGTERM)
+    assert said_about(raised.value) == ["saved"]
+    other = Stopped(signal.SIGINT)
+    other.__context__ = ValueError()
+    other.__context__.add_note("somebody's")
+    assert said_about(other) == []

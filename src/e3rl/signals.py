@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -52,7 +52,7 @@ def quiet_start() -> None:
 def _leave(number: int, frame: FrameType | None) -> None:
     """There is nothing to save yet; and imports may take an exception for a package that is not there."""
     with contextlib.suppress(OSError):
-        os.write(2, b"e3rl: interrupted\n")
+        os.write(2, b"e3rl: interrupted while starting, nothing was changed\n")
     os._exit(INTERRUPTED + number)
 
 
@@ -82,7 +82,8 @@ def _heed(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def heeding() -> Iterator[None]:
-    """Inside, signals that end a process raise `Stopped`. Only the main thread can be told of them."""
+    """Inside, signals that end a process raise `Stopped`. Only the main thread can be told of them. Our own command is
+    deaf once it is ended by one: it has a last word to say."""
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         before = {number: signal.getsignal(number) for number in HEEDED}
@@ -91,9 +92,13 @@ def heeding() -> Iterator[None]:
         for number in before:
             signal.signal(number, _heed)
         yield
+    except KeyboardInterrupt:
+        if _leave in before.values():
+            before = dict.fromkeys(before, signal.SIG_IGN)
+        raise
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is _leave else handler)
         if before:
             _State.waiting = None
 
@@ -118,6 +123,26 @@ def disturbed() -> Iterator[None]:
         yield
     finally:
         _State.quiet = kept
+
+
+@contextlib.contextmanager
+def noted(what: Callable[[], str]) -> Iterator[None]:
+    """An interruption from inside about which nothing has been said says `what()`."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if not said_about(error):
+            error.add_note(what())
+        raise
+
+
+def said_about(error: BaseException | None) -> list[str]:
+    """The notes of an interruption; where it came while another was dealt with, what had been said about that."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt) and hasattr(error, "__notes__"):
+            return error.__notes__
+        error = error.__context__
+    return []
 
 
 def raise_waiting() -> None:

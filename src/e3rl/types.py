@@ -4,6 +4,7 @@ E ensemble members, K particles per member, H time steps of an episode, A action
 N nodes or transitions held, B a batch of independent items.
 """
 
+import functools
 import zlib
 from typing import NamedTuple, TypeAlias
 
@@ -22,6 +23,12 @@ Flag: TypeAlias = Bool[Array, ""]
 def key_for(key: Key, name: str, index: int | Int[Array, ""] = 0) -> Key:
     """The seed's key for one named use at one epoch; resuming needs no other state."""
     return jax.random.fold_in(jax.random.fold_in(key, zlib.crc32(name.encode()) & 0x7FFFFFFF), index)
+
+
+@functools.cache
+def blank_key() -> jax.ShapeDtypeStruct:
+    """The shape of a key; once, because JAX forgets nothing of what `eval_shape` finds about a function of its own."""
+    return jax.eval_shape(jax.random.key, 0)
 
 
 class Trajectory(NamedTuple):

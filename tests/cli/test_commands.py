@@ -96,7 +96,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
 
 
 def raising(error):
-    def run(args):
+    def run(*args):
         raise error
 
     return run
@@ -131,6 +131,35 @@ def test_an_interrupted_run_says_where_it_is_saved_and_how_to_go_on(number, name
     monkeypatch.setattr(cli, "envs", raising(KeyboardInterrupt()))
     assert cli.main(["envs"]) == 130
     assert capsys.readouterr().err == "e3rl: interrupted\n"
+
+
+TRAIN = ["train", "FrozenLake-v1", "--algo", "tabular-e3", "--set", "explore.episodes=2", "--out", "run"]
+MOMENTS = {
+    "before": ("e3rl.experiments.agents.AGENTS.called", "training had not begun"),
+    "in set-up": ("e3rl.runs.train.open_environment", "nothing to save yet"),
+    "in the end": ("e3rl.tabular.training.TabularProgram.close", "training is complete, in run"),
+    "after": ("e3rl.reports.learning.draw_runs", "training is complete, in run"),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_outside_of_training_too_the_line_says_what_is_kept(moment, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    place, kept = MOMENTS[moment]
+    monkeypatch.setattr(place, raising(Stopped(15)))
+    assert cli.main(TRAIN) == 143
+    assert capsys.readouterr().err.endswith(f"e3rl: ended by SIGTERM; {kept}\n")
+
+
+def test_while_it_is_taken_up_again_the_last_checkpoint_is_what_is_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run" / "checkpoint").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoint" / "state.safetensors").touch()
+    (tmp_path / "run" / "config.json").write_text('{"algo": "tabular-e3"}')
+    monkeypatch.setattr("e3rl.runs.train.open_environment", raising(Stopped(2)))
+    assert cli.main([*TRAIN, "--resume"]) == 130
+    line = "e3rl: ended by SIGINT; saved in run by its last checkpoint; go on with: e3rl train FrozenLake-v1"
+    assert capsys.readouterr().err.startswith(line)
 
 
 @pytest.mark.parametrize(

@@ -99,11 +99,11 @@ def kill_once(argv, out, moments, rng: random.Random, tally, nursery):
     assert code in (0, -number, 128 + number), (code, said)
     tally[f"killed by {how}" if code else f"ended before {how}"] += 1
     if code > 0:
-        # In set-up nothing has changed, and in the end all is done: there is nothing to say about it.
-        outside = "moments 0\n" in said or all(RunFolder(path).is_finished for path in folders(out))
+        note = "saved in .* go on with: e3rl train .*|nothing to save yet.*|training (had not begun|is complete, in .*)"
+        kept = re.search(rf"^e3rl: ended by {how}; ({note})$", said, re.M)
+        assert kept, said
+        outside = kept[1].startswith("training")
         tally["said so outside of training" if outside else "said where it is saved, or that nothing is"] += 1
-        note = "; (saved in .* go on with: e3rl train .*|nothing to save yet, .*)"
-        assert re.search(rf"^e3rl: ended by {how}({note}){'?' if outside else ''}$", said, re.M), said
     return code != 0
 
 

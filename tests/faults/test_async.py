@@ -20,8 +20,9 @@ COMMAND = [sys.executable, "-c", "import faults.waiting; from e3rl.cli import ru
 RUN = ["train", "faults.waiting:Waiting-v0", "--algo", waiting.Player.algo, "--seed", "203", "--out"]
 SHORT, LONG = (["--set", f"episodes={episodes}"] for episodes in (8, 40))
 TRIALS = int(os.environ.get("E3RL_FAULTS_TRIALS", "5"))
-SAVED = r"e3rl: ended by {}; saved in .* after \d+ episodes; go on with: e3rl train .* --async --resume\n"
-EARLY = r"e3rl: ended by {}(; nothing to save yet, the first epoch was under way)?\n"
+KEPT = r"saved in .* (after \d+ episodes|by its last checkpoint)"
+SAVED = r"e3rl: ended by {}; " + KEPT + r"; go on with: e3rl train .* --async --resume\n"
+EARLY = r"e3rl: ended by {}; (nothing to save yet.*|training had not begun|training is complete, in .*)\n"
 
 
 def start(out, length):
@@ -110,9 +111,13 @@ def test_signals_with_processes(name, everyone, tmp_path, tally):
             last = said.splitlines(keepends=True)[-1]
             assert re.fullmatch(f"{SAVED}|{EARLY}".format(name, name), last), said
             tally["said where it is saved" if "saved in" in last else "said that nothing is to save"] += 1
-        else:
-            assert code in (0, -signal.SIGKILL), said
+        elif number == signal.SIGKILL:
+            assert code in (0, -number), said
             tally["finished before" if code == 0 else "killed"] += 1
+        else:  # all was done and said: Python was taking itself apart
+            assert code in (0, -number), said
+            assert RunFolder(out).is_finished
+            tally["finished before"] += 1
         assert_sound(out)
         whole(out, LONG, "--resume")
         assert_same(out, tmp_path / "whole")

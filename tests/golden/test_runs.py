@@ -2,11 +2,15 @@
 
 import importlib.util
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from compiling import as_users_do
 from tiny import TINY
 
 from e3rl.neural.agent import NeuralE3
@@ -22,15 +26,35 @@ QUICK = ("tiny", "graph", "dqn", "ppo-rnd")
 NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in runs.RUNS]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def optimised():
-    """Compiled as users' runs are, and nothing left over from other tests."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-    jax.clear_caches()
+SERVANT = """
+import json, sys
+from pathlib import Path
+from runs import frozen
+
+for line in sys.stdin:
+    name, out = json.loads(line)
+    print(json.dumps(frozen(name, Path(out))), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    """A process that runs what it is asked to, compiled as users' runs are."""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVANT],
+        env={**as_users_do(), "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as servant:
+
+        def ask(name, out):
+            servant.stdin.write(json.dumps([name, str(out)]) + "\n")
+            servant.stdin.flush()
+            return json.loads(servant.stdout.readline())
+
+        yield ask
 
 
 def same_machine():
@@ -48,8 +72,8 @@ def assert_close(found, known):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_is_as_it_was(name, tmp_path):
-    found = runs.frozen(name, tmp_path / "run")
+def test_a_run_is_as_it_was(name, frozen, tmp_path):
+    found = frozen(name, tmp_path / "run")
     known = KNOWN["runs"][name]
     assert found.keys() == known.keys()
     for folder, before in known.items():

@@ -1,5 +1,7 @@
 """Neural-E³'s compiled slots on locks of three levels: what several seeds do at once, each does alone."""
 
+import gc
+import weakref
 from typing import NamedTuple
 
 import jax
@@ -11,7 +13,7 @@ from tiny import AGENT, LOCK, OPTIONS, TINY, lock
 from e3rl.envs.opening import open_environment
 from e3rl.envs.spec import spec_of
 from e3rl.models.fit import ModelSet
-from e3rl.neural.compiled_agent import CompiledAgent, compiled_agent
+from e3rl.neural.compiled_agent import KEPT, CompiledAgent, compiled_agent
 from e3rl.neural.slots import OneSeed
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
@@ -144,6 +146,16 @@ def test_agents_of_equal_settings_share_what_is_compiled():
     assert compiled_agent(spec, changed(TINY, {"fit.members": 3})) is not AGENT
     longer = spec_of(lock(), time_limit=2)
     assert compiled_agent(longer, TINY) is not AGENT
+
+
+def test_the_latest_agents_outlive_their_runs():
+    """Who trains in a loop compiles once; who tries many settings is not left with all of their programs."""
+    settings = [changed(TINY, {"fit.updates": updates}) for updates in range(50, 50 + KEPT + 1)]
+    first, *others = [weakref.ref(compiled_agent(AGENT.spec, config)) for config in settings]
+    gc.collect()
+    assert first() is None
+    for kept, config in zip(others, settings[1:], strict=True):
+        assert kept() is compiled_agent(AGENT.spec, config)
 
 
 def test_capacity_holds_every_episode_of_a_run():

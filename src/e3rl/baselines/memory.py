@@ -9,6 +9,7 @@ from e3rl.baselines.loop_jax import begin, iterate
 from e3rl.baselines.observer import Observer, horizon_of
 from e3rl.envs.opening import Opened
 from e3rl.memory import largest_step, size_of
+from e3rl.types import blank_key
 
 STATES = 3
 """Times that the state is held: the one that is trained, a copy that can be saved, and the bytes of a checkpoint."""
@@ -19,7 +20,7 @@ COPY = 2**16
 def memory_of(opened: Opened, config: BaselineConfig, lanes: int, computing: bool) -> dict[str, float]:
     """Bytes by what takes them; seeds compute side by side."""
     algorithm, env = config.baseline(), opened.functional
-    key = jax.eval_shape(jax.random.key, 0)
+    key = blank_key()
     played = 16 * config.evaluation_episodes * opened.spec.horizon
     if env is not None:
         carry = jax.eval_shape(lambda key: begin(algorithm, env, key, config.clock), key)

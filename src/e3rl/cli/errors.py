@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from e3rl.signals import said_about
 from e3rl.types import UserError
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -53,7 +54,7 @@ def _of_the_system(error: OSError) -> str:
 
 def interrupted(error: KeyboardInterrupt, argv: Sequence[str]) -> str:
     """What became of a run that was interrupted, and how to go on with it."""
-    notes = getattr(error, "__notes__", [])
+    notes = said_about(error)
     line = one_line("; ".join([str(error) or "interrupted", *notes]))
     if any(note.startswith("saved") for note in notes):
         # Experiments go on by themselves from what they have written.

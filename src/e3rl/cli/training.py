@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from e3rl.cli.errors import explained, tell
 from e3rl.runs.summary import interval_text, verdict
+from e3rl.signals import noted
 from e3rl.types import UserError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ LONGEST_NAME = 200
 """Characters of a folder's name before its seeds; file systems stop at 255."""
 
 
+@noted(lambda: "training had not begun")
 def train(args: argparse.Namespace) -> int:
     from e3rl.experiments.agents import AGENTS
     from e3rl.reports.learning import draw_runs
@@ -79,17 +81,18 @@ def train(args: argparse.Namespace) -> int:
             heir=AGENTS.called(agent.hands_over_to) if agent.hands_over_to else None,
             log=args.log,
         )
-    if args.json:
+    with noted(lambda: f"training is complete, in {out}"):
+        if args.json:
+            picture = _picture(lambda: draw_runs(paths, out / "learning.png"))
+            print(json.dumps({"runs": summaries, "figure": None if picture is None else str(picture)}))
+            return 0
+        for path, summary in zip(paths, summaries, strict=True):
+            print(verdict(summary, agent.explores_first), f"({path})", flush=True)
         picture = _picture(lambda: draw_runs(paths, out / "learning.png"))
-        print(json.dumps({"runs": summaries, "figure": None if picture is None else str(picture)}))
+        if picture is not None:
+            print(f"picture: {picture}")
+        print(f"next: e3rl evaluate {shlex.quote(str(paths[0]))} --episodes 1000")
         return 0
-    for path, summary in zip(paths, summaries, strict=True):
-        print(verdict(summary, agent.explores_first), f"({path})", flush=True)
-    picture = _picture(lambda: draw_runs(paths, out / "learning.png"))
-    if picture is not None:
-        print(f"picture: {picture}")
-    print(f"next: e3rl evaluate {shlex.quote(str(paths[0]))} --episodes 1000")
-    return 0
 
 
 def _picture(draw: Callable[[], Path]) -> Path | None:

@@ -12,7 +12,7 @@ import numpy as np
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.blame import RAISED
-from e3rl.types import Key
+from e3rl.types import Key, blank_key
 
 TWINS = 3
 """How often a functional environment plays the same episode."""
@@ -34,7 +34,7 @@ def looks_deterministic(env: AbstractEnvironment | GymnasiumEnvironment, key: Ke
 
 def _step_reads_its_key(env: AbstractEnvironment) -> bool:
     """Does anything that `step` returns depend on its key? Read off the program, without running it."""
-    key = jax.eval_shape(jax.random.key, 0)
+    key = blank_key()
     state, _ = jax.eval_shape(env.reset, key)
     program = jax.make_jaxpr(env.step)(key, state, jax.ShapeDtypeStruct((), jnp.int32)).jaxpr
     needed = {id(variable) for variable in program.outvars}

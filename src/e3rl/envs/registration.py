@@ -25,7 +25,7 @@ from e3rl.envs.river_swim import RiverSwim
 from e3rl.envs.tabular import factored_mdp, latent_lock, low_rank_mdp, random_mdp
 from e3rl.memory import refuse_too_large, size_of
 from e3rl.registry import Registry
-from e3rl.types import Action, Key, UserError
+from e3rl.types import Action, Key, UserError, blank_key
 
 Constructor: TypeAlias = Callable[..., AbstractEnvironment]
 
@@ -109,7 +109,7 @@ def _refuse_too_large(env_id: str, constructor: Constructor, kwargs: dict[str, A
         return eqx.filter(env, eqx.is_array), *env.reset(key)
 
     try:
-        made, state, obs = jax.eval_shape(everything, jax.eval_shape(jax.random.key, 0))
+        made, state, obs = jax.eval_shape(everything, blank_key())
     except jax.errors.JAXTypeError:  # one that looks at its own numbers, and has to look after itself
         return
     needs = {"arrays": COPIES * size_of((made, state)), "observations": COPIES * 8 * obs.size}

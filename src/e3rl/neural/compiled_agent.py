@@ -1,6 +1,7 @@
 """Neural-E³'s slots, compiled over several seeds, on functional environments and on those in Python alike."""
 
 import functools
+from collections import deque
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -189,12 +190,16 @@ class CompiledAgent:
         return as_lane(jax.tree.map(jnp.asarray, frames))
 
 
+KEPT = 4
+"""Configurations of which programs are kept though nobody uses them: who trains in a loop compiles once."""
 _IN_USE: WeakValueDictionary[tuple, CompiledAgent] = WeakValueDictionary()
+_LATEST: deque[CompiledAgent] = deque(maxlen=KEPT)
 
 
 def compiled_agent(spec: Spec, config: NeuralE3Config) -> CompiledAgent:
-    """The `CompiledAgent` of this configuration; those still in use are shared, so that nothing is compiled twice."""
+    """The `CompiledAgent` of this configuration; those in use and the latest are shared: none is compiled twice."""
     agent = _IN_USE.get((spec, config))
     if agent is None:
         agent = _IN_USE[spec, config] = CompiledAgent(spec, config)
+        _LATEST.append(agent)
     return agent

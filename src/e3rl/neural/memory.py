@@ -9,6 +9,7 @@ from e3rl.memory import largest_step, size_of
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.slots import OneSeed
 from e3rl.planners.base import Policy
+from e3rl.types import blank_key
 
 STATES = 3
 """Times that the state is held: before an epoch, after it, and as the bytes of a checkpoint."""
@@ -18,7 +19,7 @@ COPY = 2**16
 
 def _planning(one: OneSeed, exploring: int, exploiting: int) -> list[int]:
     """Bytes of the largest thing that planning makes, for so many episodes side by side."""
-    key = jax.eval_shape(jax.random.key, 0)
+    key = blank_key()
     models, value, replay = eqx.filter_eval_shape(one.fresh, key)
     policy = Policy(models, value, replay.scale)
     greedy = eqx.filter_eval_shape(one.untrained, models, replay.scale, key)
@@ -47,7 +48,7 @@ def _planning(one: OneSeed, exploring: int, exploiting: int) -> list[int]:
 def memory_of(opened: Opened, config: NeuralE3Config, lanes: int, computing: bool) -> dict[str, float]:
     """Bytes by what takes them. On a CPU seeds take turns, elsewhere they compute side by side."""
     one = OneSeed(opened.spec, config)
-    key, epoch = jax.eval_shape(jax.random.key, 0), jax.ShapeDtypeStruct((), jnp.int32)
+    key, epoch = blank_key(), jax.ShapeDtypeStruct((), jnp.int32)
     models, value, replay = eqx.filter_eval_shape(one.fresh, key)
     entries, horizon, n = one.problem.entries, opened.spec.horizon, config.explore.per_epoch
     played = max(n, config.evaluation_episodes, config.rounds.episodes if config.rounds.count else 0)

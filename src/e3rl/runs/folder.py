@@ -255,6 +255,14 @@ def checkpoint_together(folders: Sequence[RunFolder], trees: Sequence[Any], abou
         commit_file(folder.state)
 
 
+def what_is_kept(folders: Sequence[RunFolder]) -> str:
+    """Of runs that were interrupted before their training, or after it."""
+    if all(folder.is_finished for folder in folders):
+        return f"training is complete, in {', '.join(str(folder.path) for folder in folders)}"
+    places = ", ".join(str(folder.path) for folder in folders if folder.state.exists())
+    return f"saved in {places} by its last checkpoint" if places else "nothing to save yet"
+
+
 def complete_checkpoints(folders: Sequence[RunFolder]) -> None:
     """Finish what `checkpoint_together` had begun to commit when it was killed."""
     epochs = [

@@ -8,12 +8,13 @@ from typing import Any
 from e3rl.envs.opening import Opened, open_environment
 from e3rl.envs.registration import drawn_from_a_seed
 from e3rl.runs.agent import AbstractAgent
-from e3rl.runs.folder import RunFolder, refuse_mixture
+from e3rl.runs.folder import RunFolder, refuse_mixture, what_is_kept
 from e3rl.runs.handover import HandOver
 from e3rl.runs.logs import open_log
 from e3rl.runs.progress import Watcher, nobody
 from e3rl.runs.record import Record
 from e3rl.runs.renamed import current_names
+from e3rl.signals import noted
 from e3rl.types import UserError
 
 MOST_SEEDS = 10_000
@@ -52,7 +53,7 @@ def train(
         {"seed": seed, **env_options} if drawn_from_a_seed(env) else dict(env_options) for seed in seeds
     ]
     folders = [RunFolder(path) for path in paths]
-    with ExitStack() as opened_now:
+    with noted(lambda: what_is_kept(folders)), ExitStack() as opened_now:
 
         def opened(i: int) -> Opened:
             return opened_now.enter_context(closing(open_environment(env, options[i])))

@@ -52,15 +52,9 @@ def padded(
     successor[:states, :, :outcomes] = np.where(seen < 0, rows, seen)
     full = np.zeros((rows, table.actions, width), np.float32)
     full[:states, :, :outcomes] = chance
-
-    def pad(values: np.ndarray, fill: float) -> Float[np.ndarray, "S A"]:
-        out = np.full((rows, table.actions), fill, np.float32)
-        out[:states] = values
-        return out
-
-    return Model(
-        jnp.asarray(successor), jnp.asarray(full), jnp.asarray(pad(gain, 0.0)), jnp.asarray(pad(leap, 0.0))
-    )
+    gains, leaps = np.zeros((2, rows, table.actions), np.float32)
+    gains[:states], leaps[:states] = gain, leap
+    return Model(jnp.asarray(successor), jnp.asarray(full), jnp.asarray(gains), jnp.asarray(leaps))
 
 
 @partial(jax.jit, static_argnames="keep")

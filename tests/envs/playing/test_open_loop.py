@@ -88,16 +88,16 @@ def test_plans_are_carried_out_to_the_end_without_looking(plan, start):
 
 
 def test_episodes_of_different_lengths_do_not_disturb_each_other():
-    """Starts drawn from the keys: each episode is what it is alone."""
+    """Starts drawn from the keys: each episode is what it is among its like, by the same program."""
     env = MountainCar(LIMIT)
     keys = jax.random.split(jax.random.key(2), 4)
     play = jax.jit(lambda keys: rollout_plans(env, blind, keys))
     together = play(keys)
     assert len(np.unique(together.obs[:, 0, 0])) == 4
     for i in range(4):
-        alone = play(keys[i : i + 1])
-        for ours, own in zip(together, alone, strict=True):
-            np.testing.assert_array_equal(ours[i], own[0])
+        alike = play(keys[jnp.full(4, i)])
+        for ours, own in zip(together, alike, strict=True):
+            np.testing.assert_array_equal(ours[i], own[i])
 
 
 def test_over_lanes_of_different_environments():
