@@ -240,9 +240,10 @@ def test_processes_of_their_own_change_nothing(tmp_path, capsys):
     [run] = json.loads(capsys.readouterr().out.splitlines()[0])["runs"]
     assert run["config"] == as_dict(POLE)
     assert cli.main(["report", str(tmp_path / "here")]) == 0
-    verdict, picture = capsys.readouterr().out.splitlines()
+    verdict, picture, page = capsys.readouterr().out.splitlines()
     assert f"after {run['explore_episodes']} training episodes" in verdict
     assert picture == f"picture: {tmp_path / 'here' / 'learning.png'}"
+    assert page == f"page: {tmp_path / 'here' / 'report.html'}"
 
 
 def test_train_makes_a_folder_for_every_seed(tmp_path):

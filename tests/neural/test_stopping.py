@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.stopping import LEAST_PATIENCE, Stopping
+from e3rl.neural.stopping import LEAST_PATIENCE, PATIENCE, Stopping
 from e3rl.runs.settings import changed
 
 
@@ -35,7 +35,7 @@ def test_while_every_return_is_the_same_nobody_knows_and_nothing_ends():
 def test_little_must_be_left_for_a_while(horizon):
     rule = stopping(horizon=horizon, explore__epsilon_share=0.1)
     rule.saw(np.array([[0.0, 2.0]]))
-    patience = max(LEAST_PATIENCE, horizon)
+    patience = max(LEAST_PATIENCE, PATIENCE * horizon)
     for _ in range(patience - 1):
         rule.look(np.array([0.1]))
     rule.look(np.array([0.11]))  # begins again
@@ -51,7 +51,7 @@ def test_epsilon_is_in_units_of_return_and_goes_before_the_share():
     rule = stopping(explore__epsilon=0.05)
     rule.saw(np.array([[0.0, 2.0]]))
     for _ in range(20):
-        rule.look(np.array([0.03]))  # 0.06 of return, less than a tenth of the range
+        rule.look(np.array([0.03]))  # 0.06 of return, less than a fifth of the range
     assert not rule.over.any()
     assert "the most that it was given: an estimated 0.06 of return" in rule.why(0, 20)
     for _ in range(20):
@@ -62,7 +62,7 @@ def test_epsilon_is_in_units_of_return_and_goes_before_the_share():
 def test_a_lane_that_is_over_stays_as_it_is():
     rule = stopping(lanes=2)
     rule.saw(np.array([[0.0, 1.0], [0.0, 1.0]]))
-    for _ in range(LEAST_PATIENCE):
+    for _ in range(rule.patience):
         rule.look(np.array([0.01, 1.0]))
     np.testing.assert_array_equal(rule.over, [True, False])
     rule.saw(np.array([[9.0, 9.0], [2.0, 2.0]]))
@@ -87,7 +87,7 @@ def test_what_a_checkpoint_says_restores_it():
         rule.look(np.array([0.01, 1.0]))
     other = stopping(lanes=2)
     other.restore(rule.abouts())
-    for _ in range(LEAST_PATIENCE - 4):
+    for _ in range(rule.patience - 4):
         rule.look(np.array([0.01, 0.02]))
         other.look(np.array([0.01, 0.02]))
     np.testing.assert_array_equal(other.over, [True, False])

@@ -3,6 +3,7 @@
 import copy
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -151,7 +152,8 @@ def test_an_exploit_network_that_is_no_number_stops_the_run(tmp_path, monkeypatc
 
     def spoil(*args):
         policy = exploit(*args)
-        spoilt = jax.tree.map(lambda leaf: leaf * math.nan, policy.value.online)
+        weights, rest = eqx.partition(policy.value.online, eqx.is_inexact_array)
+        spoilt = eqx.combine(jax.tree.map(lambda leaf: leaf * math.nan, weights), rest)
         return policy._replace(value=policy.value._replace(online=spoilt))
 
     monkeypatch.setattr(AGENT, "exploit", spoil)

@@ -1,5 +1,6 @@
 """UE² (section 5.2): Neural-E³ whose exploration is uniform and whose exploitation is the same."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,7 +57,9 @@ def test_exploration_is_uniform_at_every_step_and_heeds_no_models(agent, begin):
         counts, expected = np.bincount(step, minlength=ACTIONS), 2 * EPOCHS / ACTIONS
         # Pearson's statistic with 3 degrees of freedom is beyond 21 once in ten thousand.
         assert np.sum((counts - expected) ** 2) / expected < 21.0
-    other = policy._replace(models=models._replace(members=jax.tree.map(jnp.negative, models.members)))
+    weights, rest = eqx.partition(models.members, eqx.is_inexact_array)
+    members = eqx.combine(jax.tree.map(jnp.negative, weights), rest)
+    other = policy._replace(models=models._replace(members=members))
     np.testing.assert_array_equal(taken[:5], [actions(other, t) for t in range(1, 6)])
 
 

@@ -150,6 +150,8 @@ def test_a_recorded_configuration_is_its_preset_and_its_changes(about):
     budget = {}
     if "ratios" in settings:
         budget = {"explore.ratio": max(settings["ratios"])}
+    elif settings.get("ratio"):
+        budget = {"explore.ratio": settings["ratio"]}
     elif "budgets" in settings:
         budget = {"explore.episodes": max(settings["budgets"])}
     wanted = changed(preset, {**dict(getattr(experiment, "changes", ())), **budget, **UNUSED.get(name, {})})

@@ -53,10 +53,10 @@ class StoppingExperiment:
     noise_bits: int | None = None
     noise: str = "always"
     config: str = "e3rl"
-    ratio: int | None = None
-    """Episodes at most per level, where that is not the default."""
     seeds: tuple[int, ...] = FRESH
     rewards: tuple[str, ...] = ("standard", "antishaped")
+    ratio: int | None = None
+    """Episodes at most per level, where that is not the default."""
 
     @property
     def about(self) -> str:
