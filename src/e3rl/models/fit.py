@@ -180,30 +180,33 @@ def update_model_set(
             change, state = optimiser.update(gradient, state)
         return eqx.apply_updates(member, change), state, nll
 
-    def update(carry: tuple, key: Key) -> tuple:
-        members, state = carry
+    def update(carry: tuple, inputs: tuple[Key, Bool[Array, ""]]) -> tuple:
+        members, state, total = carry
+        key, counts = inputs
         keys = jax.random.split(key, jax.tree.leaves(members)[0].shape[0])
         each = eqx.filter_vmap(update_member, in_axes=(*[eqx.if_array(0)] * 4, None))
         members, state, nll = each(members, models.anchor, state, keys, repel(members, key))
-        return (members, state), jnp.mean(nll)
+        if total is not None:
+            weights = eqx.filter(members, eqx.is_inexact_array)
+            total = jax.tree.map(lambda sum_, weight: sum_ + jnp.where(counts, weight, 0.0), total, weights)
+        return (members, state, total), jnp.mean(nll)
 
-    def update_and_add(carry: tuple, key: Key) -> tuple:
-        members, state, total = carry
-        (members, state), nll = update((members, state), key)
-        total = jax.tree.map(jnp.add, total, eqx.filter(members, eqx.is_inexact_array))
-        return (members, state, total), nll
-
-    losses: Array
-    keys = jax.random.split(key, settings.updates)
-    if models.unsmoothed is None:
-        (members, state), losses = jax.lax.scan(update, (models.members, models.optimiser), keys)
-        return models._replace(members=members, optimiser=state), jnp.mean(losses[-20:])
     smoothed = max(1, round(settings.smoothing * settings.updates))
-    carry, _ = jax.lax.scan(update, (models.unsmoothed, models.optimiser), keys[:-smoothed])
-    none = jax.tree.map(jnp.zeros_like, eqx.filter(carry[0], eqx.is_inexact_array))
-    (members, state, total), losses = jax.lax.scan(update_and_add, (*carry, none), keys[-smoothed:])
-    average = eqx.combine(jax.tree.map(lambda weight: weight / smoothed, total), members)
-    return models._replace(members=average, optimiser=state, unsmoothed=members), jnp.mean(losses[-20:])
+    start, total = models.members, None
+    if models.unsmoothed is not None:
+        start = models.unsmoothed
+        total = jax.tree.map(jnp.zeros_like, eqx.filter(start, eqx.is_inexact_array))
+    inputs = (
+        jax.random.split(key, settings.updates),
+        jnp.arange(settings.updates) >= settings.updates - smoothed,
+    )
+    losses: Array
+    (members, state, total), losses = jax.lax.scan(update, (start, models.optimiser, total), inputs)
+    models = models._replace(members=members, optimiser=state)
+    if total is not None:
+        average = eqx.combine(jax.tree.map(lambda weight: weight / smoothed, total), members)
+        models = models._replace(members=average, unsmoothed=members)
+    return models, jnp.mean(losses[-20:])
 
 
 def finish_model_set(models: ModelSet, replay: Replay, key: Key, settings: Fit, terms: int = 1) -> ModelSet:
