@@ -42,9 +42,3 @@ def test_what_is_no_such_table_is_one_line(tmp_path):
     written(tmp_path).write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match="is not a table of `e3rl reproduce stopping/h10-bits30`"):
         stopping.table(tmp_path)
-
-
-def test_the_documentation_has_what_was_measured():
-    page = (ROOT / "docs" / "neural-e3.md").read_text()
-    shown = page.split("<!-- stopping -->\n")[1].split("\n<!-- end of stopping -->")[0]
-    assert shown == stopping.table(ROOT / "results" / "stopping")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from e3rl.reports import deterministic, lock_budgets
+from e3rl.reports import deterministic, lock_budgets, stopping, unified
 from e3rl.reports.baselines import METHODS
 from e3rl.reports.claims.evidence import Evidence
 from e3rl.reports.statistics.intervals import Share, interquartile_mean, spread, stratified_bootstrap
@@ -224,6 +224,13 @@ def doubling(evidence: Evidence) -> Lines:
         )
 
 
+def _folder_of(evidence: Evidence, experiment: str, table: Callable[[Path], str], part: int = 0) -> Lines:
+    """One of the tables about the folder in which an experiment's results lie."""
+    found = evidence.find(experiment)
+    if found is not None:
+        yield from table(found.table.parent).split("\n\n")[part].splitlines()
+
+
 PARTS: dict[str, Callable[[Evidence], Lines]] = {
     "lock budgets": lock_budget,
     "baselines, standard": lambda evidence: baselines_on_locks(evidence, "standard"),
@@ -235,6 +242,9 @@ PARTS: dict[str, Callable[[Evidence], Lines]] = {
     "peers": peers,
     "below theory": below_theory,
     "doubling": doubling,
+    "stopping": lambda evidence: _folder_of(evidence, "stopping/h10", stopping.table),
+    "one phase": lambda evidence: _folder_of(evidence, "unified/lock-h5", unified.table),
+    "repulsion": lambda evidence: _folder_of(evidence, "repulsion/lock-h5", unified.table, part=1),
 }
 
 
