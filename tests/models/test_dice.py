@@ -13,6 +13,8 @@ from e3rl.models.ensemble import make_ensemble
 from e3rl.models.fit import Fit, make_model_set, update_model_set
 from e3rl.replay import Blurred, Replay
 from e3rl.types import Trajectory
+from e3rl.values.network import QNetwork
+from e3rl.values.update import QStep, make_q_state, update_q
 
 BITS, ACTIONS, HORIZON = 5, 2, 4
 KEEPS, FLIPPED, COIN, CUE, SHAKEN = range(BITS)
@@ -186,3 +188,18 @@ def test_weights_decay_where_they_are_used():
     np.testing.assert_array_equal(after.gate[:-1], before.gate[:-1])
     assert not np.array_equal(after.gate[-1], before.gate[-1])
     assert not np.array_equal(after.observe, before.observe)
+
+
+def test_a_value_looks_at_what_it_is_told_to():
+    network = QNetwork((BITS,), ACTIONS, HORIZON, 8, heads=True, key=jax.random.key(1))
+    value = make_q_state(network, QStep(1e-3, 10.0, target_rate=0.5)).heeding(jnp.arange(BITS) != 1)
+    obs, now = jnp.zeros(BITS), jnp.array(2)
+    for each in (value.online, value.target):
+        np.testing.assert_array_equal(each(obs, now), each(obs.at[1].set(1.0), now))
+        assert not np.array_equal(each(obs, now), each(obs.at[0].set(1.0), now))
+    rows, targets = jnp.zeros((3, BITS)), jnp.ones((3, ACTIONS))
+    learned, _ = update_q(
+        value, rows, jnp.full(3, 2), targets, jnp.ones_like(targets), QStep(1e-3, 10.0, 0.5)
+    )
+    np.testing.assert_array_equal(learned.target.heeds, value.online.heeds)  # it is not learned
+    assert not np.array_equal(learned.target.head, value.target.head)
