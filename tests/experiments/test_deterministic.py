@@ -102,7 +102,7 @@ class Scripted:
         lanes, numbers = np.meshgrid([0, 1], range(count), indexing="ij")
         returns = -100.0 * t - 10.0 * lanes - numbers
         reached = numbers == lanes
-        return Episodes(returns, np.full((2, count), 6), returns, reached, SimpleNamespace())
+        return Episodes(returns, np.full((2, count), 6), returns, returns, reached, SimpleNamespace())
 
 
 def test_an_experiment_with_scripted_episodes(tiny, tmp_path, monkeypatch):

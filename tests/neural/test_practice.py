@@ -40,7 +40,7 @@ def scripted(scores, seeds=FIRST):
         assert returns.shape == (len(seeds), count)
         empty = jnp.zeros(returns.shape)
         return replay._replace(size=replay.size + 1), Episodes(
-            returns, empty.astype(jnp.int32), empty, empty > 0, empty
+            returns, empty.astype(jnp.int32), empty, empty, empty > 0, empty
         )
 
     def refine(policy, replay, keys, t):

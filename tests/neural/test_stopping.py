@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.stopping import LEAST_PATIENCE, PATIENCE, Stopping
+from e3rl.neural.stopping import Stopping
+from e3rl.planners.value import LEAST_PATIENCE, PATIENCE
 from e3rl.runs.settings import changed
 
 
@@ -78,6 +79,34 @@ def test_without_a_calibrated_estimate_the_number_of_episodes_ends_it():
         rule.look(np.array([0.0]))
     assert not rule.by_itself
     assert not rule.over.any()
+
+
+def test_where_planning_does_not_tell_it_is_what_episodes_met():
+    searching = {"planner": "graph", "planner.tried": 0.9, "fit.dice": False}
+    config = changed(changed(NeuralE3Config(), {"planner": "graph"}), searching)
+    rule = Stopping(config, 200, 1)
+    assert rule.by_itself
+    unknown = np.array([np.inf])
+    rule.look(unknown)
+    rule.saw(np.array([[-200.0, -100.0]]), np.array([[0.5, 0.1]]))
+    rule.look(unknown)
+    assert rule.epsilon_hat == pytest.approx(30.0)
+    for _ in range(rule.patience):
+        assert not rule.over.any()
+        rule.saw(np.array([[-150.0, -150.0]]), np.array([[0.1, 0.2]]))
+        resumed = Stopping(config, 200, 1)
+        resumed.restore(rule.abouts())
+        rule.look(unknown)
+        resumed.look(unknown)
+        np.testing.assert_array_equal(resumed.epsilon_hat, rule.epsilon_hat)
+        np.testing.assert_array_equal(resumed.quiet, rule.quiet)
+    assert rule.over.all()
+
+
+@pytest.mark.parametrize("family", ["mdn", "vae"])
+def test_families_whose_disagreement_tells_little_leave_it_to_the_number_of_episodes(family):
+    graph = changed(NeuralE3Config(), {"planner": "graph", "model": family})
+    assert not Stopping(changed(graph, {"planner.tried": 0.9}), 200, 1).by_itself
 
 
 def test_what_a_checkpoint_says_restores_it():

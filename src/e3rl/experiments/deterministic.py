@@ -41,7 +41,7 @@ from e3rl.neural.slots import Episodes
 from e3rl.neural.training import NeuralProgram
 from e3rl.runs.folder import RunFolder
 from e3rl.runs.record import Record
-from e3rl.runs.settings import as_dict, changed
+from e3rl.runs.settings import as_dict, changed, settings_of
 from e3rl.runs.statistics import mean_interval
 from e3rl.types import UserError
 
@@ -113,8 +113,15 @@ def experiment_of(name: str, smoke: bool = False) -> DeterministicExperiment:
 
 
 def config_of(experiment: DeterministicExperiment, smoke: bool = False) -> NeuralE3Config:
-    changes = {**dict(experiment.changes), "explore.episodes": max(experiment.budgets)}
+    """The settings, but for the rule by which exploration ends: here every budget is explored to its end."""
+    changes = {
+        **dict(experiment.changes),
+        "explore.episodes": max(experiment.budgets),
+        "explore.epsilon_share": 0.0,
+    }
     config = changed(PRESETS[experiment.config], changes)
+    if "planner.tried" in settings_of(config):
+        config = changed(config, {"planner.tried": 0.0})
     return smaller(config) if smoke else config
 
 

@@ -155,6 +155,9 @@ class AbstractFamily(Settings):
     """Whether a prediction's mean is made of chances, as distances between distributions need."""
     tells_dice: ClassVar[bool] = False
     """Whether its loss is told by entry, so that entries that are dice can be found (`models/dice.py`)."""
+    calibrated: ClassVar[bool] = False
+    """Whether members' disagreement tells what was tried from what was not, by `e3rl bench calibration`, so that it can
+    end exploration."""
 
     @staticmethod
     def natural(encoding: Encoding) -> bool:

@@ -186,6 +186,7 @@ class Bernoulli(AbstractFamily):
     """For binary vectors, each bit with a chance of its own."""
 
     of_probabilities: ClassVar[bool] = True
+    calibrated: ClassVar[bool] = True
     tells_dice: ClassVar[bool] = True
 
     hidden: int = setting(64, "Hidden layer size (App. C.1: 50)", at_least=1)

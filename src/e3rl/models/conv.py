@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -182,6 +182,8 @@ HEAD = (
 @dataclass(frozen=True)
 class Conv(AbstractFamily):
     """For images [height, width, channels] whose next frame is certain."""
+
+    calibrated: ClassVar[bool] = True
 
     hidden: int = setting(
         64, "Width of the fully-connected layer for reward and ending (App. C.2)", at_least=1

@@ -7,6 +7,9 @@ that can be exchanged for another transition's without the scout getting worse t
 look at entries that tell nothing (`heeded`), and are fitted to transitions in which entries that are not foretold are
 replaced by their mean (`Replay.sample`).
 
+Some dice come and go with the state (`models/reading.py`): they are foretold better than by their mean. Those that tell
+nothing are not foretold either, and where it is asked whether they do, they are thrown again rather than exchanged.
+
 The scout itself is fitted to experience as it is, so an entry that begins to matter is seen to. Half of its inputs are
 exchanged and its weights decay, which keeps it from remembering dice: it is a bad model and a good judge.
 """
@@ -19,9 +22,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float
 
+from e3rl.models import reading
 from e3rl.models.base import DiceTelling
+from e3rl.models.reading import Read, Reader
 from e3rl.replay import Blurred, Replay, Transitions
-from e3rl.types import Key
+from e3rl.types import Key, key_for
 
 UPDATES, BATCH, RATE, DECAY, EXCHANGED = 50, 64, 2e-3, 1.0, 0.5
 """Of the scout: updates an epoch, transitions in each, Adam's step, decay of the weights, share of inputs exchanged."""
@@ -51,11 +56,13 @@ class Dice(NamedTuple):
     seen: Float[Array, " A"]
     total: Float[Array, "A D"]
     """Of the entries after each transition."""
+    read: Read
+    """How well entries are read off each other."""
 
     @staticmethod
     def unseen(actions: int, entries: int) -> "Dice":
         none, both = jnp.zeros(actions), jnp.zeros((2, actions, entries))
-        return Dice(none, both, both, none, jnp.zeros((actions, entries)))
+        return Dice(none, both, both, none, jnp.zeros((actions, entries)), Read.nothing(entries))
 
     @property
     def mean(self) -> Float[Array, "A D"]:
@@ -66,12 +73,14 @@ class Dice(NamedTuple):
 
     @property
     def foretold(self) -> Bool[Array, "A D"]:
-        """The entries that are foretold, but after an action that surely spoils it. While none seems to be, all are
-        taken for it: models that had nothing to foretell would agree about everything."""
+        """The entries that are foretold, but after an action that surely spoils it, and but for those that are thrown
+        with the state and tell nothing. While none seems to be, all are taken for it: models that had nothing to
+        foretell would agree about everything."""
         counted, gain = jnp.sum(self.counted), jnp.sum(self.gain, axis=1)
         mean, error = _mean(self.counted[:, None], self.gain)
         spoiled = mean + SURE * error < SPOILED * _mean(counted, gain)[0]
-        return _some(_matters(counted, gain) & ~(spoiled & (self.counted[:, None] >= ENOUGH)))
+        spoiled &= self.counted[:, None] >= ENOUGH
+        return _some(_matters(counted, gain) & ~(self.read.thrown & ~self.telling) & ~spoiled)
 
     @property
     def telling(self) -> Bool[Array, " D"]:
@@ -103,23 +112,30 @@ def _mean(counted: Float[Array, "..."], sums: Float[Array, "2 ..."]) -> tuple[Ar
 class Scout(NamedTuple):
     member: DiceTelling
     optimiser: optax.OptState
+    reader: Reader
+    reading: optax.OptState
     dice: Dice
 
     @staticmethod
     def fresh(member: DiceTelling, actions: int, entries: int) -> "Scout":
         state = _optimiser().init(eqx.filter(member, eqx.is_inexact_array))
-        return Scout(member, state, Dice.unseen(actions, entries))
+        reader = Reader.fresh(entries)
+        return Scout(member, state, reader, reading.optimiser().init(reader), Dice.unseen(actions, entries))
 
     def learned(self, replay: Replay, key: Key, rows: int) -> "Scout":
         """After the last epoch, of at most `rows` transitions: foretold and counted first, learned from then."""
         key_others, key_fit = jax.random.split(key)
         newest, new = replay.newest(rows)
         others = replay.take(replay.draw(key_others, rows)).obs
-        return self._replace(dice=watch(self.dice, self.member, newest, new, others))._fitted(replay, key_fit)
+        chances = self.reader(newest.obs)
+        again = jax.random.bernoulli(key_for(key, "thrown again"), chances).astype(chances.dtype)
+        others = jnp.where(self.dice.read.open, again, others)
+        dice = watch(self.dice, self.member, self.reader, newest, new, others)
+        return self._replace(dice=dice)._fitted(replay, key_fit)
 
     def _fitted(self, replay: Replay, key: Key) -> "Scout":
         def update(carry: tuple, key: Key) -> tuple:
-            member, state = carry
+            member, state, reader, read = carry
             key_rows, key_others, key_which = jax.random.split(key, 3)
             rows = replay.take(replay.draw(key_rows, BATCH))
             others = replay.take(replay.draw(key_others, BATCH)).obs
@@ -130,14 +146,16 @@ class Scout(NamedTuple):
                 entries, rest = jax.vmap(member.entry_losses)(rows.obs, rows)
                 return jnp.mean(jnp.sum(entries, axis=1) + rest)
 
-            gradient = eqx.filter_grad(loss)(member)
+            gradient, misread = eqx.filter_grad(loss)(member), jax.grad(Reader.loss)(reader, rows.next_obs)
             with jax.numpy_dtype_promotion("standard"):  # Adam raises its decay to a whole number of updates
                 change, state = _optimiser().update(gradient, state)
-            return (eqx.apply_updates(_decayed(member, gradient), change), state), None
+                correction, read = reading.optimiser().update(misread, read, reader)
+            member = eqx.apply_updates(_decayed(member, gradient), change)
+            return (member, state, eqx.apply_updates(reader, correction), read), None
 
-        start = (self.member, self.optimiser)
-        (member, state), _ = jax.lax.scan(update, start, jax.random.split(key, UPDATES))
-        return Scout(member, state, self.dice)
+        start = (self.member, self.optimiser, self.reader, self.reading)
+        fitted, _ = jax.lax.scan(update, start, jax.random.split(key, UPDATES))
+        return Scout(*fitted, self.dice)
 
 
 def _optimiser() -> optax.GradientTransformation:
@@ -154,19 +172,24 @@ def _decayed(member: DiceTelling, gradient: DiceTelling) -> DiceTelling:
 def watch(
     dice: Dice,
     scout: DiceTelling,
+    reader: Reader,
     rows: Transitions,
     new: Bool[Array, " W"],
     others: Float[Array, "W D"],
 ) -> Dice:
-    """Count how well the scout foretells those `rows` that are new to it; `others` are observations to exchange entries
-    with."""
+    """Count how well the scout foretells those `rows` that are new to it, and how well their entries are read off each
+    other; `others` are observations to exchange entries with."""
 
     def foretell(obs: Float[Array, "W D"]) -> tuple[Float[Array, "W D"], Float[Array, " W"]]:
         entries, rest = jax.vmap(scout.entry_losses)(obs, rows)
         return jnp.minimum(entries, LARGEST), jnp.minimum(rest, LARGEST)
 
     entries, rest = foretell(rows.obs)
-    by_mean = jnp.minimum(jax.vmap(scout.mean_losses)(dice.mean[rows.action], rows), LARGEST)
+
+    def told(means: Float[Array, "W D"]) -> Float[Array, "W D"]:
+        return jnp.minimum(jax.vmap(scout.mean_losses)(means, rows), LARGEST)
+
+    by_mean, by_others = told(dice.mean[rows.action]), told(reader(rows.next_obs))
     foretold = dice.foretold[rows.action].astype(jnp.float32)
     whole = jnp.sum(entries * foretold, axis=1) + rest
 
@@ -188,4 +211,5 @@ def watch(
         add(dice.worth, worth),
         dice.seen + number,
         dice.total + taken.T @ rows.next_obs,
+        dice.read.and_then(new, by_others, by_mean, entries),
     )

@@ -134,6 +134,7 @@ class Factored(AbstractFamily):
     """For vectors of mixed kind: bits, categories and numbers."""
 
     of_probabilities: ClassVar[bool] = True
+    calibrated: ClassVar[bool] = True
 
     hidden: int = setting(64, "Hidden layer size", at_least=1)
     one_hot: bool = setting(

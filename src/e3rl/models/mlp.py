@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -71,6 +72,8 @@ class MlpDynamics(AbstractDynamics):
 @dataclass(frozen=True)
 class Mlp(AbstractFamily):
     """For vectors of numbers whose next value is certain."""
+
+    calibrated: ClassVar[bool] = True
 
     hidden: int = setting(64, "Hidden layer size (App. C.3: 64)", at_least=1)
 

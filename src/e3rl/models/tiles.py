@@ -176,6 +176,7 @@ class Tiles(AbstractFamily):
     """For images [height, width, channels] of few distinct values, which are categories and not brightness."""
 
     of_probabilities: ClassVar[bool] = True
+    calibrated: ClassVar[bool] = True
 
     categories: int = setting(8, "Values that a place of the image can show", at_least=2)
     unit: float = setting(

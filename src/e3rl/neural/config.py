@@ -129,11 +129,21 @@ class NeuralE3Config(Settings):
             utility, family = UTILITIES.name_of(type(self.utility)), FAMILIES.name_of(type(self.model))
             raise UserError(f"utility {utility!r} is between probabilities: use 'squared' with {family}")
         if self.explore.epsilon > 0 and not self.planner.calibrated:
-            name = PLANNERS.name_of(type(self.planner))
+            name, can = PLANNERS.name_of(type(self.planner)), hasattr(self.planner, "tried")
             raise UserError(
                 f"epsilon needs a planner whose estimate falls to zero when nothing is left to find: planner {name!r} "
-                f"{'does with planner.tried=0.9' if name == 'value' else 'has none, value has'}"
+                f"{'does with planner.tried=0.9' if can else 'has none, value and graph have'}"
             )
+        if self.explore.epsilon > 0 and not self.model.calibrated:
+            family = FAMILIES.name_of(type(self.model))
+            raise UserError(
+                f"epsilon needs models whose disagreement tells what was tried: that of {family!r} hardly does"
+            )
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether what is left to find can be told, so that exploration can end by itself."""
+        return self.planner.calibrated and self.model.calibrated
 
     @property
     def tells_dice(self) -> bool:

@@ -89,18 +89,18 @@ PRESETS: dict[str, NeuralE3Config] = {
         exploit=ImaginedValue(value=ValueFit(updates=15_000, batch=256)),
     ),
     "e3rl-control": NeuralE3Config(
-        explore=Explore(ratio=0, episodes=50, per_epoch=5),
+        explore=Explore(ratio=0, episodes=50, per_epoch=5, epsilon_share=0.2),
         clock=False,
         model=Mlp(),
         fit=Fit(updates=1_000, learning_rate=1e-3, prior_weight=0.0, ending_share=0.1),
         utility=Squared(reward_scale=0.0, caution=0.0),
-        planner=GraphSearch(frontier="root"),
+        planner=GraphSearch(frontier="root", tried=0.9),
         exploit=ImaginedValue(
             value=ValueFit(updates=40_000, decay=True, target_rate=0.05, discount=0.99, heads=False), snapshots=40
         ),
     ),
     "e3rl-numbers": NeuralE3Config(
-        explore=Explore(ratio=0, episodes=30, per_epoch=5),
+        explore=Explore(ratio=0, episodes=30, per_epoch=5, epsilon_share=0.2),
         clock=False,
         model=Mlp(),
         fit=Fit(
@@ -108,7 +108,7 @@ PRESETS: dict[str, NeuralE3Config] = {
             finishing=10_000,
         ),
         utility=Squared(reward_scale=0.0, caution=0.0),
-        planner=GraphSearch(frontier="root"),
+        planner=GraphSearch(frontier="root", tried=0.9),
         exploit=ImaginedValue(
             value=ValueFit(
                 updates=40_000, batch=128, decay=True, target_rate=0.05, discount=0.99, heads=False, hidden=128
@@ -118,7 +118,7 @@ PRESETS: dict[str, NeuralE3Config] = {
         rounds=Rounds(count=4, episodes=5, updates=0, stop_on_drop=False),
     ),
     "e3rl-image": NeuralE3Config(
-        explore=Explore(ratio=0, episodes=50, per_epoch=10),
+        explore=Explore(ratio=0, episodes=50, per_epoch=10, epsilon_share=0.2),
         clock=False,
         model=Conv(),
         fit=Fit(
@@ -126,7 +126,7 @@ PRESETS: dict[str, NeuralE3Config] = {
             ending_share=0.2,
         ),
         utility=Squared(reward_scale=1.0, caution=0.0),
-        planner=GraphSearch(top_share=0.01),
+        planner=GraphSearch(top_share=0.01, tried=0.9),
         exploit=GraphSearch(),
     ),
     "e3rl-tiles": NeuralE3Config(

@@ -31,6 +31,8 @@ class Episodes(NamedTuple):
     returns: Float[Array, " n"]
     lengths: Int[Array, " n"]
     disagreement: Float[Array, " n"]
+    unknown: Float[Array, " n"]
+    """How much of it was about what had not been tried, where the planner can tell."""
     terminated: Bool[Array, " n"]
     """Ended by the environment and not by the time limit."""
     start: Shaped[Array, "n *obs"]
@@ -42,6 +44,7 @@ class Episodes(NamedTuple):
             self.returns + later.returns,
             self.lengths + later.lengths,
             self.disagreement + later.disagreement,
+            self.unknown + later.unknown,
             self.terminated | later.terminated,
             self.start,
         )
@@ -247,10 +250,14 @@ class OneSeed:
             lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (episodes.obs, episodes.action, steps)
         )
         along = jax.lax.map(lambda step: disagreement(*step), flat, batch_size=200).reshape(steps.shape)
+        unknown = self.config.planner.met_unknown(
+            along, self.config.utility.disagreement, policy.models.members, replay
+        )
         described = Episodes(
             jax.vmap(episode_return)(episodes),
             jnp.sum(episodes.valid, axis=1),
             jnp.sum(jnp.where(episodes.valid, along, 0.0), axis=1),
+            jnp.sum(jnp.where(episodes.valid, unknown, 0.0), axis=1),
             jnp.any(episodes.valid & episodes.terminated, axis=1),
             episodes.obs[:, 0],
         )

@@ -8,11 +8,8 @@ from jaxtyping import Bool, Float
 
 from e3rl.neural.config import NeuralE3Config
 
-PATIENCE, LEAST_PATIENCE = 3, 10
-"""Epochs in a row in which little must be left to find, per time step of the horizon and at least: values travel
-backwards from one epoch to the next, and while it is not yet known which entries of observations matter, members agree
-for a while about what none of them sees."""
 QUIET, LOWEST, HIGHEST, V_EXPLORE = "quiet", "lowest_return", "highest_return", "v_explore"
+MET = "met_unknown"
 """What a checkpoint says about where the rule stands."""
 
 
@@ -21,13 +18,17 @@ class Stopping:
 
     def __init__(self, config: NeuralE3Config, horizon: int, lanes: int):
         self.explore = config.explore
-        self.calibrated = config.planner.calibrated
-        self.patience = max(LEAST_PATIENCE, PATIENCE * horizon)
+        self.calibrated = config.calibrated
+        self.planned = config.planner.estimates
+        """Whether planning tells v_explore; otherwise it is the unknown that the last epoch's episodes met."""
+        self.patience = config.planner.patience(horizon)
         self.lowest = np.full(lanes, np.inf)
         self.highest = np.full(lanes, -np.inf)
         self.quiet = np.zeros(lanes, int)
         """Epochs in a row in which little was left to find."""
         self.v_explore = np.full(lanes, np.inf)
+        self.met = np.full(lanes, np.inf)
+        """The unknown that the last epoch's episodes met, in the mean."""
 
     @property
     def by_itself(self) -> bool:
@@ -53,16 +54,21 @@ class Stopping:
     def look(self, v_explore: Float[np.ndarray, " lanes"]) -> None:
         """What planning said at the beginning of an epoch."""
         over = self.over
-        self.v_explore = np.where(over, self.v_explore, np.maximum(v_explore, 0.0))
+        told = v_explore if self.planned else self.met
+        self.v_explore = np.where(over, self.v_explore, np.maximum(told, 0.0))
         if not self.by_itself:
             return
         enough = self.explore.epsilon or self.explore.epsilon_share * self.spread
         little = self.epsilon_hat <= enough
         self.quiet = np.where(over, self.quiet, np.where(little, self.quiet + 1, 0))
 
-    def saw(self, returns: Float[np.ndarray, "lanes n"]) -> None:
-        """The episodes of an epoch."""
+    def saw(
+        self, returns: Float[np.ndarray, "lanes n"], unknown: Float[np.ndarray, "lanes n"] | None = None
+    ) -> None:
+        """The episodes of an epoch, and how much of the unknown each of them met."""
         over = self.over
+        if unknown is not None:
+            self.met = np.where(over, self.met, unknown.mean(axis=1))
         self.lowest = np.where(over, self.lowest, np.minimum(self.lowest, returns.min(axis=1)))
         self.highest = np.where(over, self.highest, np.maximum(self.highest, returns.max(axis=1)))
 
@@ -74,6 +80,7 @@ class Stopping:
                 LOWEST: float(self.lowest[lane]),
                 HIGHEST: float(self.highest[lane]),
                 V_EXPLORE: float(self.v_explore[lane]),
+                MET: float(self.met[lane]),
             }
             for lane in range(len(self.quiet))
         ]
@@ -85,6 +92,7 @@ class Stopping:
                 self.quiet[lane] = about[QUIET]
                 self.lowest[lane], self.highest[lane] = about[LOWEST], about[HIGHEST]
                 self.v_explore[lane] = about[V_EXPLORE]
+                self.met[lane] = about.get(MET, np.inf)
 
     def why(self, lane: int, episodes: int) -> str:
         """Why exploration ended, in words, where it could have ended by itself."""

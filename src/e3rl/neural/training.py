@@ -119,7 +119,7 @@ class NeuralProgram(AbstractProgram):
         )
 
         def after(epoch: Epoch) -> None:
-            self.stopping.saw(np.asarray(epoch.collected.returns))
+            self.stopping.saw(*map(np.asarray, (epoch.collected.returns, epoch.collected.unknown)))
             self._record(record, "explore", epoch.collected, epoch.fitted)
             after_epoch(epoch)  # before it is held: an interruption in here repeats the epoch
             state = (epoch.models, learned.value, epoch.replay)

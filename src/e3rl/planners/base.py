@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.envs.playing.open_loop import Plans
 from e3rl.models.base import Problem
+from e3rl.models.ensemble import Ensemble
 from e3rl.models.fit import ModelSet
 from e3rl.replay import Replay, Scale
 from e3rl.runs.settings import Settings
@@ -57,8 +58,20 @@ class AbstractPlanner(Settings):
 
     @property
     def calibrated(self) -> bool:
-        """Whether the value of a plan falls to zero where nothing is left to find, so that it can end exploration."""
+        """Whether v_explore, or without one the unknown that episodes met (`planners/tried.py`), falls to zero where
+        nothing is left to find, so that it can end exploration."""
         return False
+
+    def patience(self, horizon: int) -> int:
+        """Epochs in a row in which little must be left to find before exploration ends."""
+        return 3
+
+    def met_unknown(
+        self, along: Float[Array, "n H"], utility: Utility, members: Ensemble, replay: Replay
+    ) -> Float[Array, "n H"]:
+        """How much of the disagreement `along` episodes was about what had not been tried before; infinite where that
+        is not told."""
+        return jnp.full_like(along, jnp.inf)
 
     def fresh(self, problem: Problem, key: Key) -> QState | None:
         """The value before any training; None where there is none."""

@@ -17,6 +17,8 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 from e3rl.models.base import Problem, within_bounds
 from e3rl.models.ensemble import Ensemble
 from e3rl.planners.base import AbstractPlanner, Plan, Policy
+from e3rl.planners.tried import unknown_share
+from e3rl.replay import Replay
 from e3rl.runs.settings import setting
 from e3rl.types import Key
 from e3rl.values.imagined import Utility
@@ -64,6 +66,25 @@ class GraphSearch(AbstractPlanner):
         "Round predicted states to zeros and ones: an error of a few hundredths then vanishes at every step instead of "
         "growing along a plan of fifty. For exploiting: exploration is drawn by just this growth",
     )
+
+    tried: float = setting(
+        0.0,
+        "What episodes met counts as unknown as far as it is above this quantile of the disagreement about transitions "
+        "in the replay buffer, which were tried; exploration can then end by itself. 0 counts nothing",
+        at_most=1,
+        before=0.0,
+    )
+
+    @property
+    def calibrated(self) -> bool:
+        return self.tried > 0.0
+
+    def met_unknown(
+        self, along: Float[Array, "n H"], utility: Utility, members: Ensemble, replay: Replay
+    ) -> Float[Array, "n H"]:
+        if self.tried == 0.0:
+            return super().met_unknown(along, utility, members, replay)
+        return unknown_share(along, utility, members, replay, self.tried)
 
     def expansions(self, actions: int) -> int:
         return -(-(self.nodes - 1) // actions)

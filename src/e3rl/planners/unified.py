@@ -15,8 +15,9 @@ from jaxtyping import Array, Float
 from e3rl.models.base import Prediction, Problem
 from e3rl.models.ensemble import Ensemble
 from e3rl.models.fit import ModelSet
+from e3rl.planners.tried import beyond_tried
 from e3rl.planners.utility import mean_reward
-from e3rl.planners.value import ValuePlanner, beyond_tried, fitted
+from e3rl.planners.value import ValuePlanner, fitted
 from e3rl.replay import Replay
 from e3rl.runs.settings import group, setting
 from e3rl.types import Key, key_for
@@ -86,7 +87,7 @@ class UnifiedPlanner(ValuePlanner):
             models = models._replace(members=_one_of(models.members, key_for(key, "believed")))
             share = jnp.array(0.0)
         elif self.tried > 0.0:
-            utility = beyond_tried(utility, models, replay, self.tried)
+            utility = beyond_tried(utility, models.members, replay, self.tried)
         worth = self.worth(utility, share)
         return fitted(value, self.value, models, replay, worth, problem, key, self.propagate)
 

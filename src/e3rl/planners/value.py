@@ -5,20 +5,22 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Int, Shaped
 
 from e3rl.models.base import Problem
-from e3rl.models.ensemble import predict
 from e3rl.models.fit import ModelSet
 from e3rl.planners.base import AbstractPlanner, Plan, Policy, single
+from e3rl.planners.tried import beyond_tried
 from e3rl.replay import Replay
 from e3rl.runs.settings import group, setting
 from e3rl.types import Key, key_for
 from e3rl.values.imagined import Utility, ValueFit, fit_value, imagine
 from e3rl.values.update import QState
 
-TRIED = 1_024
-"""Transitions by which the disagreement that is left is judged, evenly from the first to the last."""
+PATIENCE, LEAST_PATIENCE = 3, 10
+"""Epochs in a row in which little must be left to find, per time step of the horizon and at least: values travel
+backwards from one epoch to the next, and while it is not yet known which entries of observations matter, members agree
+for a while about what none of them sees."""
 
 
 def fitted(
@@ -43,18 +45,6 @@ def fitted(
         value, models.members, replay, key, utility, settings, updates, problem.actions, table, depth
     )
     return jax.tree.map(lambda new, old: jnp.where(replay.size > 0, new, old), new, value)
-
-
-def beyond_tried(utility: Utility, models: ModelSet, replay: Replay, quantile: float) -> Utility:
-    """What a step is worth beyond what tried ones are still worth, by their quantile: what is left there when all is
-    known is the noise of a finite fit."""
-    rows = replay.evenly(TRIED)
-
-    def still(obs: Shaped[Array, "*obs"], action: Int[Array, ""], time: Int[Array, ""]) -> Float[Array, ""]:
-        return utility(predict(models.members, obs, action, time))
-
-    floor = jnp.quantile(jax.vmap(still)(rows.obs, rows.action, rows.time), quantile)
-    return lambda predicted: jnp.maximum(utility(predicted) - floor, 0.0)
 
 
 def greedily(policy: Policy, obs: Shaped[Array, "*obs"], time: Int[Array, ""]) -> Plan:
@@ -88,6 +78,9 @@ class ValuePlanner(AbstractPlanner):
     def calibrated(self) -> bool:
         return self.tried > 0.0
 
+    def patience(self, horizon: int) -> int:
+        return max(LEAST_PATIENCE, PATIENCE * horizon)
+
     def fresh(self, problem: Problem, key: Key) -> QState:
         return self.value.fresh(problem, key)
 
@@ -101,7 +94,7 @@ class ValuePlanner(AbstractPlanner):
         key: Key,
     ) -> QState:
         if self.tried > 0.0:
-            utility = beyond_tried(utility, models, replay, self.tried)
+            utility = beyond_tried(utility, models.members, replay, self.tried)
         return fitted(value, self.value, models, replay, utility, problem, key, self.propagate)
 
     def plan(
