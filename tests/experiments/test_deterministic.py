@@ -55,7 +55,8 @@ def check(name, out, rows, said, config):
     about = json.loads(path.with_suffix(".json").read_text())
     assert about["experiment"] == name
     assert about["settings"]["seeds"] == [5, 6]
-    assert about["config"] == as_dict(changed(config, {"explore.episodes": 4}))
+    to_the_end = {"explore.episodes": 4, "explore.epsilon_share": 0.0, "planner.tried": 0.0}
+    assert about["config"] == as_dict(changed(config, to_the_end))
     assert [(verdict["budget"], verdict["seed"]) for verdict in about["exploit"]] == [
         (2, 5), (2, 6), (4, 5), (4, 6),
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from e3rl.planners.base import AbstractPlanner
 from e3rl.planners.exploit_value import ImaginedValue
 from e3rl.planners.utility import AbstractUtility, Squared
 from e3rl.planners.value import ValuePlanner
-from e3rl.runs.settings import Settings, group, part, setting
+from e3rl.runs.settings import Settings, changed, group, part, setting, settings_of
 from e3rl.types import UserError
 from e3rl.values.imagined import ValueFit
 
@@ -129,7 +129,8 @@ class NeuralE3Config(Settings):
             utility, family = UTILITIES.name_of(type(self.utility)), FAMILIES.name_of(type(self.model))
             raise UserError(f"utility {utility!r} is between probabilities: use 'squared' with {family}")
         if self.explore.epsilon > 0 and not self.planner.calibrated:
-            name, can = PLANNERS.name_of(type(self.planner)), hasattr(self.planner, "tried")
+            name, can = PLANNERS.name_of(type(self.planner)), "tried" in settings_of(self.planner)
+            can = can and changed(self.planner, {"tried": 0.9}).calibrated
             raise UserError(
                 f"epsilon needs a planner whose estimate falls to zero when nothing is left to find: planner {name!r} "
                 f"{'does with planner.tried=0.9' if can else 'has none, value and graph have'}"
