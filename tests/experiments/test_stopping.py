@@ -51,3 +51,24 @@ def test_ids(tmp_path):
         stopping.run("stopping/none", tmp_path, print)
     with pytest.raises(UserError, match="seeds must be"):
         stopping.run("stopping/h5", tmp_path, print, (-1,))
+
+
+def test_what_was_measured_before_an_interruption_is_not_measured_again(small, tmp_path, monkeypatch):
+    whole = stopping.run(NAME, tmp_path / "whole", lambda line: None)
+    measured, run_cases = [], stopping.run_cases
+
+    def interrupted(name, experiment, config, cases, *more):
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        measured.extend(cases)
+        return run_cases(name, experiment, config, cases, *more)
+
+    monkeypatch.setattr(stopping, "_together", lambda cases: [[case] for case in cases])
+    monkeypatch.setattr(stopping, "run_cases", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stopping.run(NAME, tmp_path / "parts", print)
+    monkeypatch.setattr(stopping, "run_cases", run_cases)
+    said = []
+    rows = stopping.run(NAME, tmp_path / "parts", said.append)
+    assert [{**row, "seconds": 0} for row in rows] == [{**row, "seconds": 0} for row in whole]
+    assert not (tmp_path / "parts" / "unfinished").exists()

@@ -1,15 +1,17 @@
 """Exploration that ends by itself: locks of several lengths and with several kinds of noise, Neural-E³'s defaults.
 
-Every seed explores until its own estimate says that little is left to find, then exploits. All seeds, with both
-rewards, are lanes of one program.
+Every seed explores until its own estimate says that little is left to find, then exploits. On an accelerator all seeds,
+with both rewards, are lanes of one program.
 """
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import jax
 import numpy as np
 
 from e3rl.e3 import Epoch
@@ -20,6 +22,7 @@ from e3rl.experiments.names import LOCK
 from e3rl.experiments.provenance import reproduce_command
 from e3rl.experiments.smoke import BUDGET, LEVELS, smaller
 from e3rl.experiments.tables import (
+    Row,
     forget_runs,
     refuse_seeds,
     stored_table,
@@ -44,7 +47,9 @@ KINDS: dict[str, Callable[[str], Any]] = {
     "seconds": float,
 }  # fmt: skip
 COLUMNS = tuple(KINDS)
-FRESH = tuple(range(320, 340))
+FRESH = tuple(range(350, 370))
+Case: TypeAlias = tuple[str, int]
+"""A reward and a seed."""
 
 
 @dataclass(frozen=True)
@@ -103,26 +108,32 @@ def is_done(name: str, out: Path, seeds: Sequence[int] = (), smoke: bool = False
     return kept(name, out, seeds, smoke) is not None
 
 
-def kept(name: str, out: Path, seeds: Sequence[int], smoke: bool) -> list[dict[str, Any]] | None:
+def kept(name: str, out: Path, seeds: Sequence[int], smoke: bool) -> list[Row] | None:
     """What was measured before with the same settings, all seeds of it."""
     experiment = experiment_of(name, smoke)
-    stored = stored_table(table_path(out, name), KINDS)
+    rows = _measured(table_path(out, name), experiment, config_of(experiment, smoke))
+    wanted = {(reward, seed) for reward in experiment.rewards for seed in seeds or experiment.seeds}
+    return rows if wanted <= {(row["reward"], row["seed"]) for row in rows} else None
+
+
+def _measured(path: Path, experiment: StoppingExperiment, config: NeuralE3Config) -> list[Row]:
+    """The rows that lie there, if they were made with these settings."""
+    stored = stored_table(path, KINDS)
     if stored is None:
-        return None
+        return []
     about, rows = stored
-    cases = {(reward, seed) for reward in experiment.rewards for seed in seeds or experiment.seeds}
     try:
-        same = stored_config(about["config"]) == config_of(experiment, smoke)
+        same = stored_config(about["config"]) == config
         told = StoppingExperiment(**{**about["settings"], "seeds": (), "rewards": experiment.rewards})
         same &= told == dataclasses.replace(experiment, seeds=())
     except (KeyError, TypeError, UserError):
         same = False
-    return rows if same and cases <= {(row["reward"], row["seed"]) for row in rows} else None
+    return rows if same else []
 
 
 def run(
     name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] = (), smoke: bool = False
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Run one experiment, write `out`/NAME.csv and .json, return its rows. One that was interrupted goes on where it
     was, one that is done is not run again."""
     experiment, asked = experiment_of(name, smoke), tuple(seeds)
@@ -133,7 +144,44 @@ def run(
         forget_runs(out, name)
         return done
     config = config_of(experiment, smoke)
-    cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
+    about = {
+        "command": reproduce_command(name, asked, smoke),
+        "experiment": name,
+        "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
+        "config": as_dict(config),
+    }
+    cases = [(reward, seed) for seed in seeds for reward in experiment.rewards]
+    so_far = unfinished_runs(out, name) / "so-far.csv"
+    rows = _measured(so_far, experiment, config)
+    left = [case for case in cases if case not in {(row["reward"], row["seed"]) for row in rows}]
+    for some in _together(left):
+        rows += run_cases(name, experiment, config, some, unfinished_runs(out, name), say)
+        write_table(so_far, COLUMNS, rows, about)
+    rows.sort(key=lambda row: (experiment.rewards.index(row["reward"]), row["seed"]))
+    about["result"] = {reward: tally(rows, reward) for reward in experiment.rewards}
+    write_table(table_path(out, name), COLUMNS, rows, about)
+    forget_runs(out, name)
+    for reward in experiment.rewards:
+        say(f"{name} {reward}: {tally(rows, reward)}")
+    return rows
+
+
+def _together(cases: list[Case]) -> list[list[Case]]:
+    """The cases that share a program: all of them on an accelerator; on a CPU, where lanes that are over would only be
+    waited for, as many as there are processors."""
+    count = len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else len(cases)
+    return [cases[start : start + count] for start in range(0, len(cases), count)]
+
+
+def run_cases(
+    name: str,
+    experiment: StoppingExperiment,
+    config: NeuralE3Config,
+    cases: Sequence[Case],
+    folder: Path,
+    say: Callable[[str], None],
+) -> list[Row]:
+    """A row for each of some cases, lanes of one program."""
     options: list[dict[str, Any]] = [
         {
             "horizon": experiment.horizon,
@@ -148,7 +196,7 @@ def run(
     program = NeuralProgram(locks, [spec_of(lock) for lock in locks], config, [seed for _, seed in cases])
     record = Record(
         program.seeds,
-        [RunFolder(unfinished_runs(out, name) / f"{reward}-seed{seed}") for reward, seed in cases],
+        [RunFolder(folder / f"{reward}-seed{seed}") for reward, seed in cases],
         [NeuralE3.describe(LOCK, own, own["seed"], config) for own in options],
     )
 
@@ -176,17 +224,6 @@ def run(
             mean >= SOLVED * optimum, seconds,
         )  # fmt: skip
         rows.append(dict(zip(COLUMNS, entry, strict=True)))
-    about = {
-        "command": reproduce_command(name, asked, smoke),
-        "experiment": name,
-        "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
-        "config": as_dict(config),
-        "result": {reward: tally(rows, reward) for reward in experiment.rewards},
-    }
-    write_table(table_path(out, name), COLUMNS, rows, about)
-    forget_runs(out, name)
-    for reward in experiment.rewards:
-        say(f"{name} {reward}: {tally(rows, reward)}")
     return rows
 
 
@@ -195,7 +232,7 @@ def _first_paid(folder: RunFolder) -> int:
     return next((i for i, total in enumerate(folder.column("return"), 1) if total > PAID), 0)
 
 
-def tally(rows: Sequence[dict[str, Any]], reward: str) -> str:
+def tally(rows: Sequence[Row], reward: str) -> str:
     """Seeds solved, and episodes per level until exploration ended."""
     own = [row for row in rows if row["reward"] == reward]
     levels = np.array([row["episodes"] / row["horizon"] for row in own])
