@@ -56,6 +56,12 @@ class AbstractPlanner(Settings):
     """Whether better models make better plans."""
 
     @property
+    def plan_by_plan(self) -> bool:
+        """Whether episodes are played by its plans, so that sequences are carried out and memories carried along,
+        rather than by asking for an action at every step."""
+        return self.open_loop
+
+    @property
     def calibrated(self) -> bool:
         """Whether the value of a plan falls to zero where nothing is left to find, so that it can end exploration."""
         return False
