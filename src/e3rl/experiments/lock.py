@@ -121,7 +121,7 @@ def _grown(changes: dict[str, Any]) -> LockExperiment:
     """One way to grow the search tree, against the others at equal playouts and episodes."""
     few = {"planner": "mcts", "planner.particles": 20, "exploit.value.updates": 3_000}
     chosen = tuple((few | changes).items())
-    return LockExperiment(5, (12,), seeds=(200, 201, 202), changes=chosen, rewards=("antishaped",))
+    return LockExperiment(5, (8, 12), seeds=(200, 201, 202), changes=chosen, rewards=("antishaped",))
 
 
 LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
