@@ -26,7 +26,7 @@ from e3rl.models.ensemble import Ensemble, make_ensemble
 from e3rl.models.fit import ModelSet, make_model_set, update_model_set
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.presets import PRESETS
-from e3rl.planners import mcts
+from e3rl.planners import mcts, tree
 from e3rl.planners.base import Policy
 from e3rl.planners.mcts import TreeSearch
 from e3rl.planners.utility import AbstractUtility
@@ -41,10 +41,6 @@ try:
     import torch
 except ModuleNotFoundError:
     torch = None
-    print(
-        "e3rl: torch is not installed, so the rows have no yardstick: pip install -e '.[bench]'",
-        file=sys.stderr,
-    )
 
 CONFIG = {
     "unit": "seconds per planning call, 100 model updates, 1000 DQN updates, epoch of all seeds; median of the repeats",
@@ -55,6 +51,7 @@ CONFIG = {
     "repeats": 5,
     "growth": {"H": [5, 20], "K": [25, 400], "E": [2, 10], "playouts": [50, 400]},
     "growth_repeats": 3,
+    "batches": [0, 1, 4, 16],
     "seeds": [1, 2, 4],
     "seeds_playouts": 20,
     "seed": 0,
@@ -67,9 +64,16 @@ SETTING = {"K": "particles", "playouts": "playouts"}
 class Problem:
     """An antishaped lock, fresh networks and a replay buffer of uniformly random play."""
 
-    def __init__(self, config: NeuralE3Config, horizon: int):
+    def __init__(
+        self,
+        config: NeuralE3Config,
+        horizon: int,
+        noise_bits: int | None = None,
+        transitions: int | None = None,
+    ):
         self.config = config
-        self.env = CombinationLock(horizon, antishaped=True)
+        self.transitions = CONFIG["transitions"] if transitions is None else transitions
+        self.env = CombinationLock(horizon, antishaped=True, noise_bits=noise_bits)
         self.seen = base.Problem(spec_of(self.env), config.clock)
         """What models and values know of it."""
         # The value that is planned with, or that exploits.
@@ -85,9 +89,9 @@ class Problem:
         key_models, key_value, key_play = jax.random.split(key, 3)
         members = make_ensemble(config.model.make(self.seen), config.fit.members, key_models)
         value = self.fit_of_value.fresh(self.seen, key_value)
-        keys = jax.random.split(key_play, CONFIG["transitions"] // env.horizon)
+        keys = jax.random.split(key_play, self.transitions // env.horizon)
         episodes = jax.vmap(lambda key: rollout(env, uniform_policy(env.num_actions), key))(keys)
-        replay = Replay.empty(2 * CONFIG["transitions"], episodes.obs[0, 0]).append(episodes)
+        replay = Replay.empty(2 * self.transitions, episodes.obs[0, 0]).append(episodes)
         return make_model_set(members, config.fit), value, replay, episodes.obs[0, 0]
 
     @property
@@ -236,6 +240,27 @@ def growth(paper: Problem, base: float) -> Iterator[dict]:
             yield row(f"growth/{letter}={size}", times, over_paper=times["ours"]["median"] / base)
 
 
+def batches(problem: Problem) -> Iterator[dict]:
+    """One planning call whose tree grows by several nodes at a time, and how many calls of the models follow one
+    another until it has grown; rollouts add up to H to each of them."""
+    config, seen, key = problem.config, problem.seen, jax.random.key(CONFIG["seed"])
+    members, value = problem.models.members, problem.value.online
+    for leaf in ("value", "rollout"):
+        runs, calls = {}, {}
+        for batch in CONFIG["batches"]:
+            settings = dataclasses.replace(config.planner, leaf=leaf, batch=batch)
+            runs[batch] = blocked(plan, members, value, problem.start, key, settings, config.utility, seen)
+            rounds = tree.rounds_of(settings.playouts, batch, seen.actions) if batch else settings.playouts
+            calls[batch] = rounds + (batch > 0)
+        times = seconds(runs, CONFIG["growth_repeats"])
+        for batch, taken in times.items():
+            more = {
+                "calls_in_turn": calls[batch],
+                "over_one_by_one": taken["median"] / times[0]["median"] if 0 in times else None,
+            }
+            yield row(f"batch/{leaf}/{batch}", {"ours": taken}, **more)
+
+
 def epoch(
     problem: Problem, models: ModelSet, value: QState, replay: Replay, key: jax.Array
 ) -> tuple[ModelSet, QState, Replay]:
@@ -286,9 +311,12 @@ def mapped(one: Callable[..., Any]) -> Callable[..., Any]:
 def rows() -> list[dict]:
     if torch is not None:
         torch.set_num_threads(1)
+    else:
+        missing = "torch is not installed, so the rows have no yardstick: pip install -e '.[bench]'"
+        print(f"e3rl: {missing}", file=sys.stderr)
     sgemm = sgemm_rate()
     CONFIG["sgemm_gflops"] = sgemm / 1e9
     problem = Problem(PAPER, CONFIG["horizon"]).filled(jax.random.key(CONFIG["seed"]))
     table = [*planning(problem, sgemm), model_updates(problem, sgemm), dqn_updates(problem, sgemm)]
     paper = next(row for row in table if row["name"] == "neural/plan/rollout/fresh")
-    return [*table, *growth(problem, paper["ours_s"]), *seeds()]
+    return [*table, *growth(problem, paper["ours_s"]), *batches(problem), *seeds()]

@@ -16,13 +16,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("envs", "neural", "control", "dreem", "tabular", "baselines", "calibration")
+BENCHMARKS = ("envs", "neural", "control", "dreem", "tabular", "baselines", "calibration", "scaling")
+ON_ACCELERATORS = ("scaling",)
+"""Run on a GPU where there is one; the others are about one CPU."""
 PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "mctx", "torch", "stable-baselines3")
 
 
-def pin_to_one_cpu() -> int | None:
+def pin_to_one_cpu(accelerated: bool) -> int | None:
     """Has to come before jax is imported: XLA sizes its thread pool by the CPUs it may use."""
-    os.environ["JAX_PLATFORMS"] = "cpu"
+    if not accelerated:
+        os.environ["JAX_PLATFORMS"] = "cpu"
     if not hasattr(os, "sched_setaffinity"):
         return None
     cpu = max(os.sched_getaffinity(0))
@@ -62,7 +65,7 @@ def main(names: list[str]) -> int:
             f"e3rl: error: no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}", file=sys.stderr
         )
         return 2
-    pinned = pin_to_one_cpu()
+    pinned = pin_to_one_cpu(all(name in ON_ACCELERATORS for name in names or BENCHMARKS))
     import e3rl
 
     report: dict = {

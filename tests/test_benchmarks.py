@@ -16,6 +16,7 @@ import pytest
 from e3rl.models.base import Prediction
 from e3rl.models.bernoulli import BernoulliDynamics
 from e3rl.models.ensemble import make_ensemble
+from e3rl.noise import uniform_noise
 from e3rl.planners import mcts
 from e3rl.planners.mcts import TreeSearch
 from e3rl.planners.utility import Mean
@@ -35,7 +36,7 @@ SMALLEST = {
     },
     "neural": {
         "transitions": 40, "dqn_updates": 3, "repeats": 1, "growth": {"H": [3], "K": [5], "E": [2], "playouts": [5]},
-        "growth_repeats": 1, "seeds": [1, 2], "seeds_playouts": 3,
+        "growth_repeats": 1, "batches": [0, 2], "seeds": [1, 2], "seeds_playouts": 3,
     },
     "control": {
         "members": 2, "width": 8, "nodes": 30, "unroll": 3, "sequences": 2, "timed_updates": 2, "dqn_updates": 3,
@@ -50,6 +51,12 @@ SMALLEST = {
     "baselines": {
         "repeats": 1, "our_steps": 3_000, "their_steps": 100, "tasks": [["ppo", "lock-h5"]],
         "rnd": {"config": "paper-lock-ppo-rnd", "horizon": 5, "steps": 640, "seed": 0},
+    },
+    "scaling": {
+        "horizon": 3, "epoch_horizon": 3, "playouts": 5, "value_updates": 1, "table_steps": 3, "repeats": 1,
+        "sizes": {"cpu": {"H": [3], "bits": [5], "E": [2], "K": [5], "playouts": [5, 6], "buffer": [40],
+                          "seeds": [2], "states": [8]}},
+        "peak_sizes": {"cpu": {"product": 8, "copy": 16}},
     },
     "calibration": {
         "seeds": [200], "members": 2, "episodes_per_epoch": 1, "often": 1, "probes": 2, "priors": [0.1],
@@ -202,7 +209,7 @@ def test_a_search_that_tries_every_action_once_is_ours(torch, eager, members, le
     chosen, obs, key = settings(leaf, A), transitions(1).obs[0], jax.random.key(3)
     start = jnp.array(0, jnp.int32)
     found = mcts.search(members, network(0), obs, start, key, UTILITY.explore, chosen, H, A)
-    noise = mcts.uniform_noise(jax.random.split(key, 3)[0], (H, D, K)).swapaxes(1, 2)  # what it draws
+    noise = uniform_noise(jax.random.split(key, 3)[0], (H, D, K)).swapaxes(1, 2)  # what it draws
     search = eager.Search(
         eager.dynamics(members), eager.q_network(network(0)), chosen, H, A, 1.0, torch.tensor(np.array(noise))
     )

@@ -266,8 +266,10 @@ SEARCHES = [
     {"planner": "mcts", "planner.leaf": "zero", "exploit": "dqn"},
     {"planner": "mcts", "planner.leaf": "value", "exploit": "mcts"},
     {"planner": "mcts", "planner.leaf": "rollout", "planner.choice": "best", "planner.common_noise": False},
+    {"planner": "mcts", "planner.leaf": "zero", "planner.batch": 1, "planner.reuse": True, "exploit": "mcts",
+     "exploit.batch": 2, "exploit.leaf": "zero", "exploit.reuse": True},
     {"planner": "uniform", "exploit": "dqn", "explore.episodes": 1, "rounds.count": 2},
-]
+]  # fmt: skip
 
 
 @pytest.mark.slow

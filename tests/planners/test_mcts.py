@@ -33,6 +33,7 @@ from e3rl.models.fit import ModelSet
 from e3rl.planners import mcts
 from e3rl.planners.base import Policy
 from e3rl.planners.mcts import TreeSearch
+from e3rl.planners.tree import NOBODY
 from e3rl.planners.utility import Hellinger, Joint, Marginal, Mean, Squared
 from e3rl.replay import Scale
 from e3rl.values.update import QStep, make_q_state
@@ -42,6 +43,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "mcts_tree.json"
 SETTINGS = TreeSearch(playouts=40, particles=4, leaf="zero", choice="mean")
 OWN_DICE = dataclasses.replace(SETTINGS, common_noise=False, choice="best")
 BELIEFS = dataclasses.replace(OWN_DICE, from_samples=False, choice="visits")
+IN_BATCHES = dataclasses.replace(SETTINGS, batch=2)
 
 UTILITIES = {
     "explore": (Marginal(reward_scale=SCALE), False),
@@ -57,17 +59,21 @@ FAST = [utility.exploit if exploits else utility.explore for utility, exploits i
 
 
 @eqx.filter_jit
-def search(ensemble, value, obs, time, key, which, settings):
+def search(ensemble, value, obs, time, key, which, settings, line=None):
     """`mcts.search` and the tree that it grew."""
     trees = []
-    original = mcts.mctx.search
 
-    def recorded(*args, **kwargs):
-        trees.append(original(*args, **kwargs))
-        return trees[0]
+    def recorded(original):
+        def grown(*args, **kwargs):
+            trees.append(original(*args, **kwargs))
+            return trees[0]
 
-    with mock.patch.object(mcts.mctx, "search", recorded):
-        found = mcts.search(ensemble, value, obs, time, key, one_of(which, FAST), settings, HORIZON, ACTIONS)
+        return grown
+
+    one_by_one, in_batches = recorded(mcts.mctx.search), recorded(mcts.grow)
+    with mock.patch.object(mcts.mctx, "search", one_by_one), mock.patch.object(mcts, "grow", in_batches):
+        utility = one_of(which, FAST)
+        found = mcts.search(ensemble, value, obs, time, key, utility, settings, HORIZON, ACTIONS, line)
     return found, trees[0]
 
 
@@ -80,7 +86,7 @@ def best_sequence(tree):
     return np.asarray(batched_best_sequence(jax.tree.map(lambda leaf: leaf[None], tree)))
 
 
-def run(ensemble, settings=SETTINGS, utility="explore", value=None, state=0, time=0, seed=0):
+def run(ensemble, settings=SETTINGS, utility="explore", value=None, state=0, time=0, seed=0, line=None):
     plan, tree = search(
         ensemble,
         value,
@@ -89,6 +95,7 @@ def run(ensemble, settings=SETTINGS, utility="explore", value=None, state=0, tim
         jax.random.key(seed),
         jnp.array(list(UTILITIES).index(utility), jnp.int32),
         settings,
+        None if line is None else jnp.array([*line, *[NOBODY] * (HORIZON - len(line))], jnp.int32),
     )
     return plan, jax.tree.map(lambda leaf: np.asarray(leaf)[0], tree)
 
@@ -298,6 +305,102 @@ def test_plan_finds_the_one_sequence_that_pays(network, leaf, utility):
         assert np.argmax(best_sequence(tree)) == sequence[0]
 
 
+@pytest.mark.parametrize("batch", [0, 3])
+@pytest.mark.parametrize("leaf", ["zero", "value"])
+def test_every_edge_is_what_the_models_say(certain, network, batch, leaf):
+    """However the tree grows: rewards, chances to go on, particles and values of its nodes, by the tables."""
+    settings = dataclasses.replace(SETTINGS, batch=batch, leaf=leaf)
+    _, tree = run(certain, settings, "exploit", network, state=2)
+    slow = SlowSearch.__new__(SlowSearch)
+    slow.tables = [np.asarray(part, float) for part in jax.tree.leaves(certain)]
+    slow.utility = UTILITIES["exploit"]
+    value = particle_value(network)
+    for end, actions in paths_to(tree).items():
+        node, at = {"states": [2] * MEMBERS, "time": 0}, 0
+        if len(actions) > HORIZON:
+            continue
+        for action in actions:
+            after, gained, onwards = slow.step(node, action)
+            assert tree.children_rewards[at, action] == pytest.approx(gained, abs=1e-5)
+            assert tree.children_discounts[at, action] == pytest.approx(onwards, abs=1e-5)
+            node, at = {"states": after, "time": node["time"] + 1}, tree.children_index[at, action]
+        assert at == end
+        assert tree.embeddings.time[end] == len(actions)
+        for e, state in enumerate(node["states"]):
+            np.testing.assert_array_equal(
+                tree.embeddings.particles[end, e].T, [bits_of(state)] * settings.particles
+            )
+        if actions:
+            assert tree.raw_values[end] == pytest.approx(value(node) if leaf == "value" else 0.0, abs=1e-5)
+    if batch:  # nothing is looked for past the end
+        assert max(map(len, paths_to(tree).values())) == HORIZON
+
+
+@pytest.mark.parametrize("leaf", ["zero", "rollout"])
+@pytest.mark.parametrize("utility", ["explore", "exploit"])
+def test_batches_find_the_one_sequence_that_pays(leaf, utility):
+    for sequence in [(0, 1, 1), (1, 0, 1)]:
+        for choice in ("best", "mean", "visits"):
+            settings = dataclasses.replace(IN_BATCHES, leaf=leaf, choice=choice)
+            plan, tree = run(narrow(sequence), settings, utility, state=1)
+            assert int(plan.action) == sequence[0]
+            assert np.argmax(best_sequence(tree)) == sequence[0]
+
+
+def test_batches_share_dice_and_have_their_own():
+    """With common noise a node's particles depend on the actions that lead to it alone."""
+    rng = np.random.default_rng(2)
+    shape = (1, HORIZON, STATES, ACTIONS)
+    one = tables(rng.uniform(0.2, 0.8, (*shape, BITS)), rng.integers(0, 8, shape) / 8, np.zeros(shape))
+    twins = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (MEMBERS, *leaf.shape[1:])), one)
+    _, tree = run(twins, IN_BATCHES)
+    assert np.all(tree.children_rewards == 0.0)
+    same, _ = run(twins, IN_BATCHES, seed=0)
+    _, noisy = run(twins, dataclasses.replace(OWN_DICE, batch=2))
+    assert np.all(noisy.children_rewards[0] > 0.0)
+    filled = noisy.node_visits > 0
+    assert not np.array_equal(noisy.embeddings.particles[filled, 0], noisy.embeddings.particles[filled, 1])
+    assert float(same.value) == 0.0
+
+
+@pytest.mark.parametrize(("batch", "playouts"), [(0, 3), (1, 6), (2, 10)])
+def test_a_line_is_tried_first_and_told_anew(batch, playouts):
+    """So few playouts do not find the sequence that pays; told of it they do, and tell what comes next."""
+    sequence = (1, 0, 1)
+    members = narrow(sequence)
+    settings = dataclasses.replace(SETTINGS, playouts=playouts, choice="best", batch=batch, reuse=True)
+    found, _ = run(members, settings, "exploit", state=1, line=sequence)
+    assert (int(found.action), float(found.value)) == (1, pytest.approx(1.0))
+    assert found.line.tolist() == [0, 1, NOBODY]
+    if batch < 2:
+        unaware, _ = run(members, settings, "exploit", state=1, line=())
+        assert float(unaware.value) < 1.0
+
+
+def test_without_a_line_a_search_that_reuses_is_one_that_does_not(certain):
+    for batch in (0, 2):
+        settings = dataclasses.replace(SETTINGS, batch=batch)
+        plain, tree = run(certain, settings)
+        again, same = run(certain, dataclasses.replace(settings, reuse=True), line=())
+        np.testing.assert_array_equal(tree.parents, same.parents)
+        assert int(plain.action) == int(again.action)
+        assert plain.line is None
+
+
+def test_what_is_remembered_is_the_rest_of_the_best_sequence(certain):
+    planner = dataclasses.replace(SETTINGS, reuse=True, choice="best")
+    memory, key = planner.memory(PROBLEM), jax.random.key(0)
+    assert memory.tolist() == [NOBODY] * HORIZON
+    assert (planner.plan_by_plan, SETTINGS.plan_by_plan, SETTINGS.memory(PROBLEM)) == (True, False, None)
+    obs = jnp.array([[1, -1]], jnp.int8)
+    plans = planner.plan_many(
+        policy_of(narrow((1, 0, 1))), obs, jnp.zeros(1, jnp.int32), key[None], jnp.ones(1, bool),
+        Mean(caution=0.0).exploit, PROBLEM, planner.memories(PROBLEM, 1),
+    )  # fmt: skip
+    assert plans.actions.tolist() == [[1]]
+    assert plans.memory.tolist() == [[0, 1, NOBODY]]
+
+
 @pytest.mark.parametrize("settings", [SETTINGS, OWN_DICE, BELIEFS], ids=lambda settings: settings.choice)
 @pytest.mark.parametrize("state", [0, 3])
 def test_each_choice_reads_its_own_statistic(certain, network, settings, state):
@@ -388,9 +491,9 @@ def test_the_planner_searches_scaled_observations_with_the_value_it_was_given(
     """Of deterministic members one particle is as good as many."""
     asked = {}
 
-    def recorded(members, value, obs, time, key, utility, settings, horizon, actions):
+    def recorded(members, value, obs, time, key, utility, settings, horizon, actions, line):
         asked.update(members=members, value=value, obs=obs, utility=utility, settings=settings)
-        assert (int(time), horizon, actions) == (2, HORIZON, ACTIONS)
+        assert (int(time), horizon, actions, line) == (2, HORIZON, ACTIONS, None)
         return mcts.Found(jnp.array(1, jnp.int32), jnp.array(0.25))
 
     monkeypatch.setattr(mcts, "search", recorded)

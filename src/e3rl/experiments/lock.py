@@ -108,6 +108,22 @@ _COMPARED: dict[str, dict[str, Any]] = {
     "mcts-distance-joint": {"planner": "mcts", "utility": "joint"},
 }
 
+_GROWN: dict[str, dict[str, Any]] = {
+    "one-by-one": {},
+    "one-by-one-reuse": {"planner.reuse": True},
+    "batch-1": {"planner.batch": 1},
+    "batch-4": {"planner.batch": 4},
+    "batch-4-reuse": {"planner.batch": 4, "planner.reuse": True},
+}
+
+
+def _grown(changes: dict[str, Any]) -> LockExperiment:
+    """One way to grow the search tree, against the others at equal playouts and episodes."""
+    few = {"planner": "mcts", "planner.particles": 20, "exploit.value.updates": 3_000}
+    chosen = tuple((few | changes).items())
+    return LockExperiment(5, (8, 12), seeds=(200, 201, 202), changes=chosen, rewards=("antishaped",))
+
+
 LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
     "lock/h5": LockExperiment(5, (5, 8, 10, 12, 15, 20, 25)),
     "lock/h10": LockExperiment(10, (10, 12, 15, 20, 25, 30, 50)),
@@ -136,6 +152,7 @@ LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
     "planning/value-no-prior": _options("value", fit__prior_weight=0.0),
     "planning/value-input": _options("value", model__conditioning="input"),
     "planning/value-exploit-dqn": _options("value", exploit="dqn", exploit__value__updates=30_000),
+    **{f"planning-tree/{name}": _grown(changes) for name, changes in _GROWN.items()},
     **{f"planning-h{h}/{name}": _compared(h, **given) for h in (5, 8) for name, given in _COMPARED.items()},
 }
 

@@ -111,7 +111,7 @@ class OneSeed:
         """Line 7: n episodes of the exploration policy."""
         uniform = self.is_uniform(replay, fresh)
         keys = self._episode_keys(key, t)
-        if self.config.planner.open_loop:
+        if self.config.planner.plan_by_plan:
 
             def plan(keys: Keys, *now: Any) -> Plans:
                 return self.explore_plans(policy, uniform, keys, *now)
@@ -317,7 +317,7 @@ class OneSeed:
 
     def _exploit_rollouts(self, env: AbstractEnvironment, policy: Policy, key: Key, count: int) -> Trajectory:
         keys, planner = jax.random.split(key, count), self.config.exploit
-        if planner.open_loop:
+        if planner.plan_by_plan:
 
             def together(keys: Keys) -> Trajectory:
                 memory = self.exploit_memory(len(keys))

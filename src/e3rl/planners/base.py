@@ -57,6 +57,12 @@ class AbstractPlanner(Settings):
     """Whether better models make better plans."""
 
     @property
+    def plan_by_plan(self) -> bool:
+        """Whether episodes are played by its plans, so that sequences are carried out and memories carried along,
+        rather than by asking for an action at every step."""
+        return self.open_loop
+
+    @property
     def calibrated(self) -> bool:
         """Whether v_explore, or without one the unknown that episodes met (`planners/tried.py`), falls to zero where
         nothing is left to find, so that it can end exploration."""

@@ -18,7 +18,9 @@ from jaxtyping import Array, Float, Int, Shaped
 from e3rl.models.base import Problem, within_bounds
 from e3rl.models.ensemble import Ensemble
 from e3rl.models.fit import ModelSet
+from e3rl.noise import uniform_noise
 from e3rl.planners.base import AbstractPlanner, Plan, Policy, single
+from e3rl.planners.tree import NOBODY, ROOT, Child, Line, best_sequence, grow, line_after, nodes_of, ucb1
 from e3rl.planners.value import fitted
 from e3rl.replay import Replay
 from e3rl.runs.settings import group, setting
@@ -57,7 +59,23 @@ class TreeSearch(AbstractPlanner):
         True,
         "Score the empirical distribution of the particles, as the paper does; otherwise the members' mean predictions",
     )
+    batch: int = setting(
+        0,
+        "Nodes expanded together, each by all of its actions in one call of the models, after the root alone; as many "
+        "playouts then take playouts / (batch · actions) calls in turn. 0: one action of one node at a time, as in the "
+        "paper",
+        before=0,
+    )
+    reuse: bool = setting(
+        False,
+        "At later steps of an episode try first what came next in the best sequence found at the step before",
+        before=False,
+    )
     value: ValueFit = group(ValueFit(), "How the value at the leaves is fitted, for leaf=value")
+
+    @property
+    def plan_by_plan(self) -> bool:
+        return self.reuse
 
     def fresh(self, problem: Problem, key: Key) -> QState | None:
         return self.value.fresh(problem, key) if self.leaf == "value" else None
@@ -84,6 +102,39 @@ class TreeSearch(AbstractPlanner):
         utility: Utility,
         problem: Problem,
     ) -> Plan:
+        return self._plan(policy, obs, time, key, utility, problem, None)
+
+    def memory(self, problem: Problem) -> Line | None:
+        """The sequence that is tried first: nothing, before the first step."""
+        return jnp.full(problem.horizon, NOBODY, jnp.int32) if self.reuse else None
+
+    def plan_on(
+        self,
+        policy: Policy,
+        obs: Shaped[Array, "*obs"],
+        time: Int[Array, ""],
+        key: Key,
+        utility: Utility,
+        problem: Problem,
+        memory: Line | None,
+    ) -> Plan:
+        """`plan`, along what is left of the last step's best sequence first.
+
+        Only actions are kept. The particles of the old tree are what members imagined of a state that has been observed
+        since, so its statistics are of other states than this; the sequence is searched again from what was seen.
+        """
+        return self._plan(policy, obs, time, key, utility, problem, memory)
+
+    def _plan(
+        self,
+        policy: Policy,
+        obs: Shaped[Array, "*obs"],
+        time: Int[Array, ""],
+        key: Key,
+        utility: Utility,
+        problem: Problem,
+        line: Line | None,
+    ) -> Plan:
         members = policy.models.members
         # Of deterministic members all particles but one would be the same.
         settings = dataclasses.replace(self, particles=1) if members.noise_shape == (0,) else self
@@ -98,8 +149,9 @@ class TreeSearch(AbstractPlanner):
             settings,
             problem.horizon,
             problem.actions,
+            line,
         )
-        return single(found.action, found.value)
+        return single(found.action, found.value)._replace(memory=found.line)
 
 
 class Node(NamedTuple):
@@ -112,6 +164,8 @@ class Found(NamedTuple):
     value: Float[Array, ""]
     """What the plan is worth from here on, the estimate of v_explore (or v_exploit): of the best sequence seen, or of
     the chosen action's playouts in the mean."""
+    line: Line | None = None
+    """What follows the action in the best sequence, where lines are reused."""
 
 
 def search(
@@ -124,15 +178,18 @@ def search(
     settings: TreeSearch,
     horizon: int,
     actions: int,
+    line: Line | None = None,
 ) -> Found:
-    """The first action of the plan found from `obs` at step `time`; call it again at every step."""
+    """The first action of the plan found from `obs` at step `time`; call it again at every step. A `line` of actions is
+    tried first."""
     key_noise, key_ties, key_search = jax.random.split(key, 3)
     members = jax.tree.leaves(ensemble)[0].shape[0]
     shape = (*ensemble.noise_shape, settings.particles)
     storage = jnp.int8 if ensemble.draws_bits else jnp.float32
     noise = uniform_noise(key_noise, (horizon, *shape)) if settings.common_noise else None
     # Drawn once: a draw at every step down the tree would cost more than the rest of the bookkeeping.
-    ties = jax.random.uniform(key_ties, (settings.playouts + 1, actions))
+    nodes = nodes_of(settings.playouts, settings.batch, actions) if settings.batch else settings.playouts + 1
+    ties = jax.random.uniform(key_ties, (nodes, actions))
 
     def advance(
         node: Node, action: Int[Array, ""], key: Key
@@ -175,71 +232,55 @@ def search(
         _, _, total = jax.lax.fori_loop(0, horizon - node.time, step, start)
         return total
 
-    def expand(_: None, key: Key, action: Int[Array, " 1"], nodes: Node) -> tuple:
+    def child(node: Node, action: Int[Array, ""], key: Key) -> Child:
         key_step, key_leaf = jax.random.split(key)
-        node = jax.tree.map(lambda leaf: leaf[0], nodes)
-        child, reward, goes_on = advance(node, action[0], key_step)
-        leaf = leaf_value(child, key_leaf)
+        after, reward, goes_on = advance(node, action, key_step)
+        return Child(reward, goes_on, leaf_value(after, key_leaf), after)
+
+    def every_child(node: Node, key: Key) -> Child:
+        taken = jnp.arange(actions, dtype=jnp.int32)
+        return jax.vmap(child, in_axes=(None, 0, 0))(node, taken, jax.random.split(key, actions))
+
+    def one_child(_: None, key: Key, action: Int[Array, " 1"], nodes: Node) -> tuple:
+        found = child(jax.tree.map(lambda leaf: leaf[0], nodes), action[0], key)
+        found = jax.tree.map(lambda leaf: leaf[None], found)
         output = mctx.RecurrentFnOutput(
-            reward=reward[None], discount=goes_on[None], prior_logits=no_prior, value=leaf[None]
+            reward=found.reward, discount=found.discount, prior_logits=no_prior, value=found.value
         )
-        return output, jax.tree.map(lambda leaf: leaf[None], child)
+        return output, found.embedding
 
     def select(key: Key, tree: mctx.Tree, node: Int[Array, ""], depth: Array) -> Int[Array, ""]:
-        """UCB1; an untried action first, ties at random."""
-        visits = tree.children_visits[node].astype(jnp.float32)
-        parent = tree.node_visits[node].astype(jnp.float32)
-        bonus = jnp.sqrt(jnp.log(jnp.maximum(parent, 1.0)) / jnp.maximum(visits, 1.0))
-        score = tree.qvalues(node) + settings.ucb * bonus
-        score = jnp.where(visits == 0, jnp.inf, score)
-        return jnp.argmax(jnp.where(score == jnp.max(score), ties[node], -1.0)).astype(jnp.int32)
+        visits = tree.children_visits[node]
+        action = ucb1(tree.qvalues(node), visits, tree.node_visits[node], settings.ucb, ties[node])
+        if line is None:
+            return action
+        played = tree.node_visits[ROOT] - 1
+        return jnp.where(played < jnp.sum(line != NOBODY), line[depth.astype(jnp.int32)], action)
 
     no_prior = jnp.zeros((1, actions))
-    whole = (1, members, *obs.shape, settings.particles)
-    particles = jnp.broadcast_to(obs.astype(storage)[..., None], whole)
-    root = Node(particles, time[None].astype(jnp.int32))
+    particles = jnp.broadcast_to(obs.astype(storage)[..., None], (members, *obs.shape, settings.particles))
+    root = Node(particles, time.astype(jnp.int32))
     with jax.numpy_dtype_promotion("standard"):  # mctx mixes integers and floats
-        tree = mctx.search(
-            None,
-            key_search,
-            root=mctx.RootFnOutput(prior_logits=no_prior, value=jnp.zeros(1), embedding=root),
-            recurrent_fn=expand,
-            root_action_selection_fn=lambda key, tree, node: select(key, tree, node, jnp.array(0)),
-            interior_action_selection_fn=select,
-            num_simulations=settings.playouts,
-            max_depth=horizon,
-        )
+        if settings.batch:
+            tree = grow(
+                root, every_child, key_search, ties, settings.ucb, settings.playouts, settings.batch, line
+            )
+        else:
+            only = jax.tree.map(lambda leaf: leaf[None], root)
+            tree = mctx.search(
+                None,
+                key_search,
+                root=mctx.RootFnOutput(prior_logits=no_prior, value=jnp.zeros(1), embedding=only),
+                recurrent_fn=one_child,
+                root_action_selection_fn=lambda key, tree, node: select(key, tree, node, jnp.array(0)),
+                interior_action_selection_fn=select,
+                num_simulations=settings.playouts,
+                max_depth=horizon,
+            )
         summary = tree.summary()
     values = best_sequence(tree) if settings.choice == "best" else summary.qvalues[0]
     visits = summary.visit_counts[0]
     scores = visits.astype(jnp.float32) if settings.choice == "visits" else values
     action = jnp.argmax(jnp.where(visits > 0, scores, -jnp.inf)).astype(jnp.int32)
-    return Found(action, values[action])
-
-
-def uniform_noise(key: Key, shape: tuple[int, ...]) -> Float[Array, "..."]:
-    """Uniform noise of 16 bits, at half the price of 32: plenty to draw Bernoulli bits from."""
-    return (jax.random.bits(key, shape, jnp.uint16).astype(jnp.float32) + 0.5) * 2.0**-16
-
-
-def best_sequence(tree: mctx.Tree) -> Float[Array, " A"]:
-    """For each root action, the largest return of any action sequence in the tree that begins with it."""
-    parents, via = tree.parents[0], tree.action_from_parent[0]
-    rewards, discounts = tree.children_rewards[0], tree.children_discounts[0]
-
-    def follow(carry: tuple, node: Int[Array, ""]) -> tuple:
-        total, weight, first = carry
-        parent, action = parents[node], via[node]
-        reached = total[parent] + weight[parent] * rewards[parent, action]
-        onwards = weight[parent] * discounts[parent, action]
-        root_action = jnp.where(parent == tree.ROOT_INDEX, action, first[parent])
-        carry = (total.at[node].set(reached), weight.at[node].set(onwards), first.at[node].set(root_action))
-        full = jnp.where(parent == tree.NO_PARENT, -jnp.inf, reached + onwards * tree.raw_values[0, node])
-        return carry, (root_action, full)
-
-    nodes = parents.shape[0]
-    start = (jnp.zeros(nodes), jnp.ones(nodes), jnp.zeros(nodes, via.dtype))
-    first: Array
-    full: Array
-    _, (first, full) = jax.lax.scan(follow, start, jnp.arange(1, nodes))
-    return jnp.full(tree.num_actions, -jnp.inf).at[first].max(full)
+    onwards = None if line is None else line_after(tree, action, horizon)
+    return Found(action, values[action], onwards)
