@@ -30,6 +30,13 @@ CONFIG = {
     ],
     "rnd": {"config": "paper-lock-ppo-rnd", "horizon": 10, "steps": 1_000_000, "seed": 0},
 }  # fmt: skip
+QUICK = {
+    "repeats": 2,
+    "our_steps": 20_000,
+    "their_steps": 3_000,
+    "tasks": [["ppo", "CartPole-v1"], ["dqn", "CartPole-v1"]],
+    "rnd": None,
+}
 
 
 def with_bonus() -> dict:
@@ -77,4 +84,4 @@ def beside(algo: str, task: str) -> dict:
 
 
 def rows() -> list[dict]:
-    return [beside(*task) for task in CONFIG["tasks"]] + [with_bonus()]
+    return [beside(*task) for task in CONFIG["tasks"]] + ([with_bonus()] if CONFIG["rnd"] else [])

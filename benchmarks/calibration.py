@@ -51,6 +51,7 @@ CONFIG: dict = {
     "action) pairs; Spearman correlation of disagreement with the distance of the members' mean from the truth; mean "
     "disagreement on pairs tried at least `often` times, and on untried ones; ours_s is the time of a seed",
     "columns": ["auroc", "spearman", "well_tried", "untried"],
+    "worlds": ["lock", "rooms-category", "rooms-coordinates", "rooms-image"],
     "seeds": [200, 201, 202],
     "members": 5,
     "episodes_per_epoch": 5,
@@ -60,6 +61,12 @@ CONFIG: dict = {
     "lock": {"horizon": 10, "coins": [10, 30], "episodes": [10, 30, 100, 300], "updates": 100, "batch": 64},
     "rooms": ROOMS,
     "images": {**ROOMS, "size": 7, "updates": 100, "batch": 16},
+}
+
+QUICK = {
+    "worlds": ["rooms-category"],
+    "seeds": [200],
+    "rooms": {**ROOMS, "episodes": [5, 10]},
 }
 
 
@@ -213,7 +220,8 @@ def _part(episodes: Trajectory, first: int, end: int) -> Trajectory:
 
 
 def variants() -> list[Variant]:
-    return [*_locks(), *_rooms()]
+    wanted = tuple(CONFIG["worlds"])
+    return [variant for variant in (*_locks(), *_rooms()) if variant.name.startswith(wanted)]
 
 
 def _locks() -> Iterator[Variant]:

@@ -46,6 +46,7 @@ except ModuleNotFoundError:
 
 CONFIG = {
     "unit": "seconds per search, model update, 1000 DQN updates; median of the repeats",
+    "kernels": ["graph_search", "model_update", "dqn_update"],
     "members": 8,
     "width": 64,
     "nodes": 2_000,
@@ -61,6 +62,13 @@ CONFIG = {
     "growth_repeats": 5,
     "lanes": 10,
     "seed": 0,
+}
+QUICK = {
+    "kernels": ["graph_search", "dqn_update"],
+    "dqn_updates": 300,
+    "repeats": 3,
+    "growth": [],
+    "lanes": 0,
 }
 EAGER = "eager PyTorch"
 INDEX_VISITS = 4
@@ -249,7 +257,8 @@ def model_update(problem: Problem) -> dict:
 
 def assert_same_loss(problem: Problem, replay: Any) -> None:
     rows, valid = problem.replay.sample_segments(jax.random.key(1), CONFIG["sequences"], CONFIG["unroll"])
-    ours = eqx.filter_vmap(lambda m: unrolled_loss(m, rows, valid, jax.random.key(0)))(problem.models.members)
+    each = eqx.filter_vmap(lambda m: unrolled_loss(m, rows, valid, jax.random.key(0)))
+    ours = eqx.filter_jit(each)(problem.models.members)
     same = eager.replay(jax.tree.map(lambda leaf: jnp.stack([leaf] * CONFIG["members"]), rows)).columns
     members = eager.members(problem.models.members, SLOPE)
     theirs = eager.unrolled_loss(members, same, torch.tensor(np.stack([valid] * CONFIG["members"])))
@@ -279,9 +288,13 @@ def dqn_update(problem: Problem) -> dict:
     return row("dqn_update", times, updates=settings.updates)
 
 
+KERNELS = {"graph_search": graph_search, "model_update": model_update, "dqn_update": dqn_update}
+
+
 def rows() -> list[dict]:
     if torch is not None:
         torch.set_num_threads(1)
     problem = Problem(jax.random.key(CONFIG["seed"]))
-    kernels = [graph_search(problem), model_update(problem), dqn_update(problem)]
-    return [*kernels, *growth(problem), *lanes(problem)]
+    table = [KERNELS[name](problem) for name in CONFIG["kernels"]]
+    table += growth(problem) if CONFIG["growth"] else ()
+    return [*table, *(lanes(problem) if CONFIG["lanes"] else ())]

@@ -30,6 +30,7 @@ CONFIG = {
     "phi": 1e-3,
     "seed": 0,
 }
+QUICK = {"models": [100], "policies": [1024], "fixed": {"models": 100, "policies": 1024}}
 S, A, H = CONFIG["states"], CONFIG["actions"], CONFIG["horizon"]
 
 

@@ -22,12 +22,21 @@ from e3rl.envs.registration import ENVIRONMENTS
 CONFIG = {
     "unit": "seconds per 1e6 environment steps, median of the repeats",
     "policy": "uniform",
+    "environments": list(ENVIRONMENTS),
     "copies": [1, 64, 4096],
     "gymnasium_copies": [1, 64],
     "steps_per_repeat": {"1": 50_000, "64": 500_000, "4096": 2_000_000},
     "gymnasium_steps_per_repeat": 12_800,
     "repeats": 5,
     "seed": 0,
+}
+QUICK = {
+    "environments": ["e3rl/CombinationLock-v0", "e3rl/MountainCar-v0", "e3rl/Acrobot-v1"],
+    "copies": [64],
+    "gymnasium_copies": [64],
+    "steps_per_repeat": {"64": 200_000},
+    "gymnasium_steps_per_repeat": 6_400,
+    "repeats": 3,
 }
 TWINS = {"e3rl/MountainCar-v0": "MountainCar-v0", "e3rl/Acrobot-v1": "Acrobot-v1"}
 
@@ -87,8 +96,8 @@ def gymnasium_sync(env_id: str, copies: int) -> Callable[[], int]:
 
 def rows() -> list[dict]:
     table = []
-    for env_id, make in ENVIRONMENTS.items():
-        env = make()
+    for env_id in CONFIG["environments"]:
+        env = ENVIRONMENTS[env_id]()
         runs = {f"x{copies}": ours(env, copies) for copies in CONFIG["copies"]}
         if env_id in TWINS:
             runs |= {

@@ -7,6 +7,7 @@ of playouts, and what an epoch costs for several seeds, mapped one after the oth
 
 import dataclasses
 import functools
+import math
 import operator
 import sys
 from collections.abc import Callable, Iterator
@@ -46,6 +47,8 @@ CONFIG = {
     "unit": "seconds per planning call, 100 model updates, 1000 DQN updates, epoch of all seeds; median of the repeats",
     "settings": "paper-lock-h10",
     "horizon": 10,
+    "leaves": ["zero", "value", "rollout"],
+    "noises": ["fresh", "common"],
     "transitions": 1_000,
     "dqn_updates": 1_000,
     "repeats": 5,
@@ -56,6 +59,7 @@ CONFIG = {
     "seeds_playouts": 20,
     "seed": 0,
 }
+QUICK = {"leaves": ["value"], "noises": ["common"], "dqn_updates": 0, "repeats": 3, "growth": {}, "batches": [], "seeds": []}
 PAPER = PRESETS[CONFIG["settings"]]
 EAGER = "eager PyTorch"
 SETTING = {"K": "particles", "playouts": "playouts"}
@@ -150,8 +154,8 @@ def against_bound(flops: float, own: dict[str, float], sgemm: float) -> dict[str
 def planning(problem: Problem, sgemm: float) -> Iterator[dict]:
     config, seen, key = problem.config, problem.seen, jax.random.key(CONFIG["seed"])
     members, value, width = problem.models.members, problem.value.online, config.model.hidden
-    for leaf in ("zero", "value", "rollout"):
-        for noise in ("fresh", "common"):
+    for leaf in CONFIG["leaves"]:
+        for noise in CONFIG["noises"]:
             settings = dataclasses.replace(config.planner, leaf=leaf, common_noise=noise == "common")
             runs = {"ours": blocked(plan, members, value, problem.start, key, settings, config.utility, seen)}
             search = None
@@ -283,7 +287,7 @@ def seeds() -> Iterator[dict]:
     """An epoch for several seeds in one program: `lax.map`, which takes them in turns, or `vmap`."""
     planner = dataclasses.replace(PAPER.planner, playouts=CONFIG["seeds_playouts"])
     short = dataclasses.replace(PAPER, planner=planner)
-    for planner, config in (("value", PRESETS["e3rl"]), ("mcts", short)):
+    for planner, config in (("value", PRESETS["e3rl"]), ("mcts", short)) if CONFIG["seeds"] else ():
         problem = Problem(config, CONFIG["horizon"]).filled(jax.random.key(CONFIG["seed"]))
         one = functools.partial(epoch, problem)
         ways = {"map": mapped(one), "vmap": jax.vmap(one)}
@@ -317,6 +321,7 @@ def rows() -> list[dict]:
     sgemm = sgemm_rate()
     CONFIG["sgemm_gflops"] = sgemm / 1e9
     problem = Problem(PAPER, CONFIG["horizon"]).filled(jax.random.key(CONFIG["seed"]))
-    table = [*planning(problem, sgemm), model_updates(problem, sgemm), dqn_updates(problem, sgemm)]
-    paper = next(row for row in table if row["name"] == "neural/plan/rollout/fresh")
-    return [*table, *growth(problem, paper["ours_s"]), *batches(problem), *seeds()]
+    table = [*planning(problem, sgemm), model_updates(problem, sgemm)]
+    table += [dqn_updates(problem, sgemm)] if CONFIG["dqn_updates"] else []
+    times = {row["name"]: row["ours_s"] for row in table}
+    return [*table, *growth(problem, times.get("neural/plan/rollout/fresh", math.nan)), *batches(problem), *seeds()]

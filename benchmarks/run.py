@@ -4,9 +4,11 @@ A benchmark NAME is a file NAME.py beside this one with a dictionary `CONFIG` an
 row is {"name", "ours_s", "yardstick", "yardstick_s", "ratio"}: names start with `NAME/` and never change,
 `ratio` is yardstick_s / ours_s (higher is better), and a row without a yardstick has null in the last three.
 Other keys may follow; those that `CONFIG["columns"]` names hold several numbers each, and are shown in place of times.
+With `--quick`, what the file's dictionary `QUICK` has takes the place of the same in `CONFIG`: seconds for minutes.
 To add a benchmark, add its file and its name below.
 """
 
+import copy
 import importlib
 import importlib.metadata
 import json
@@ -14,6 +16,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 BENCHMARKS = ("envs", "neural", "control", "dreem", "tabular", "baselines", "calibration", "scaling")
@@ -58,7 +61,8 @@ def version(package: str) -> str | None:
         return None
 
 
-def main(names: list[str]) -> int:
+def main(arguments: list[str]) -> int:
+    quick, names = "--quick" in arguments, [name for name in arguments if name != "--quick"]
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         print(
@@ -71,6 +75,7 @@ def main(names: list[str]) -> int:
     report: dict = {
         "rows": [],
         "config": {},
+        "measured": {},
         "machine": {
             "cpu": cpu_model(),
             "cpus_used": "all" if pinned is None else 1,
@@ -80,9 +85,14 @@ def main(names: list[str]) -> int:
         },
     }
     for name in names or BENCHMARKS:
-        benchmark = importlib.import_module(name)
-        report["config"][name] = benchmark.CONFIG
+        benchmark, began = importlib.import_module(name), time.perf_counter()
+        if quick:
+            benchmark.CONFIG.update(benchmark.QUICK)
+        report["config"][name] = copy.deepcopy(benchmark.CONFIG)  # settings, before rows() adds what it found
         report["rows"] += benchmark.rows()
+        report["measured"][name] = {
+            key: value for key, value in benchmark.CONFIG.items() if key not in report["config"][name]
+        } | {"wall_s": round(time.perf_counter() - began, 1)}
     print(json.dumps(report))
     return 0
 

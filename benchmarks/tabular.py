@@ -20,6 +20,7 @@ CONFIG = {
     "steps": 1000,
     "repeats": 3,
 }
+QUICK = {"sides": [32]}
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 
 

@@ -14,7 +14,7 @@ from matplotlib import image
 
 import e3rl
 from e3rl import cli
-from e3rl.cli import environments
+from e3rl.cli import benchmarks
 from e3rl.dreem import certify
 from e3rl.envs.registration import ENVIRONMENTS
 from e3rl.experiments import dreem_certify, dreem_results
@@ -296,8 +296,8 @@ def test_help_and_version(capsys):
 
 
 def test_bench_outside_a_checkout_says_so(tmp_path, monkeypatch, capsys):
-    installed = tmp_path / "lib" / "site-packages" / "e3rl" / "cli" / "environments.py"
-    monkeypatch.setattr(environments, "__file__", str(installed))
+    installed = tmp_path / "lib" / "site-packages" / "e3rl" / "cli" / "benchmarks.py"
+    monkeypatch.setattr(benchmarks, "__file__", str(installed))
     assert cli.main(["bench", "envs"]) == 2
     assert re.fullmatch("e3rl: error: .*checkout.*\n", capsys.readouterr().err)
 
@@ -309,10 +309,12 @@ def test_bench_prints_and_saves_what_the_benchmarks_report(tmp_path, monkeypatch
     checkout = tmp_path / "checkout"
     (checkout / "benchmarks").mkdir(parents=True)
     (checkout / "benchmarks" / "run.py").write_text(f"print({json.dumps(report)!r})")
-    source = checkout / "src" / "e3rl" / "cli" / "environments.py"
-    monkeypatch.setattr(environments, "__file__", str(source))
+    source = checkout / "src" / "e3rl" / "cli" / "benchmarks.py"
+    monkeypatch.setattr(benchmarks, "__file__", str(source))
     assert cli.main(["bench", "--json", "--out", str(tmp_path / "out")]) == 0
-    assert json.loads(capsys.readouterr().out) == report
+    nothing = {"compared": 0, "slower": [], "faster": [], "other_settings": []}
+    recorded = str(checkout / "results" / "bench")
+    assert json.loads(capsys.readouterr().out) == {**report, "changes": {"against": recorded, **nothing}}
     saved = json.loads((tmp_path / "out" / "fake.json").read_text())
     about = {"command": "e3rl bench fake", "config": {"unit": "seconds a go"}, "machine": {"commit": None}}
     assert saved == {"rows": [row, lone], **about}
@@ -322,6 +324,31 @@ def test_bench_prints_and_saves_what_the_benchmarks_report(tmp_path, monkeypatch
     assert ["fake/a", "0.5 s", "2 s", "4.0×", "theirs"] in lines
     assert ["fake/b", "0.25 s"] in lines
     assert ["fake: seconds a go"] in lines
+    assert [f"nothing to compare with in {recorded}"] in lines
+
+
+def test_bench_says_what_became_slower(tmp_path, monkeypatch, capsys):
+    def run(ours_s):
+        row = {"name": "fake/a", "ours_s": ours_s, "yardstick": "theirs", "yardstick_s": 2.0}
+        report = {"rows": [{**row, "ratio": 2.0 / ours_s}], "config": {"fake": {"unit": "s"}}, "machine": {}}
+        (tmp_path / "benchmarks").mkdir(exist_ok=True)
+        (tmp_path / "benchmarks" / "run.py").write_text(f"print({json.dumps(report)!r})")
+
+    monkeypatch.setattr(benchmarks, "__file__", str(tmp_path / "src" / "e3rl" / "cli" / "benchmarks.py"))
+    run(0.5)
+    quick = tmp_path / "results" / "bench" / "quick"
+    assert cli.main(["bench", "--quick", "--out", str(quick)]) == 0
+    assert json.loads((quick / "fake.json").read_text())["command"] == "e3rl bench --quick fake"
+    capsys.readouterr()
+    run(1.0)
+    assert cli.main(["bench", "--quick"]) == 0
+    assert "slower: fake/a 2.00× (4× to 2× theirs)" in capsys.readouterr().out
+    assert cli.main(["bench", "--json", "--against", str(quick)]) == 0
+    [slower] = json.loads(capsys.readouterr().out)["changes"]["slower"]
+    assert slower["name"] == "fake/a"
+    (quick / "fake.json").write_text("{")
+    assert cli.main(["bench", "--quick"]) == 2
+    assert "cannot read" in capsys.readouterr().err
 
 
 def test_bench_shows_the_columns_that_a_benchmark_names(tmp_path, monkeypatch, capsys):
@@ -333,7 +360,7 @@ def test_bench_shows_the_columns_that_a_benchmark_names(tmp_path, monkeypatch, c
     }
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "run.py").write_text(f"print({json.dumps(report)!r})")
-    monkeypatch.setattr(environments, "__file__", str(tmp_path / "src" / "e3rl" / "cli" / "environments.py"))
+    monkeypatch.setattr(benchmarks, "__file__", str(tmp_path / "src" / "e3rl" / "cli" / "benchmarks.py"))
     monkeypatch.setenv("COLUMNS", "120")
     assert cli.main(["bench"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]

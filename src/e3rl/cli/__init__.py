@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from e3rl._version import __version__
+from e3rl.cli.benchmarks import bench
 from e3rl.cli.dreem_theory import dreem, theory
-from e3rl.cli.environments import bench, envs
+from e3rl.cli.environments import envs
 from e3rl.cli.errors import (
     explained,
     forget_stdout,
@@ -79,6 +80,13 @@ def parser() -> argparse.ArgumentParser:
         "names", nargs="*", metavar="NAME", help="which benchmarks, such as `envs` (default: all)"
     )
     sub.add_argument("--out", type=_folder, metavar="DIR", help="also save each benchmark as DIR/NAME.json")
+    sub.add_argument("--quick", action="store_true", help="each in a small version, all of them in 2 minutes")
+    sub.add_argument(
+        "--against",
+        type=_folder,
+        metavar="DIR",
+        help="say what became slower or faster than DIR/NAME.json (default: results/bench, or its folder quick)",
+    )
 
     sub = command("train", train, "Train an agent: explore, then exploit.")
     sub.add_argument(
