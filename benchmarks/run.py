@@ -12,7 +12,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import subprocess
 import sys
 from pathlib import Path
 
@@ -41,13 +40,6 @@ def cpu_model() -> str:
     )
 
 
-def git_commit() -> str | None:
-    done = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or None if done.returncode == 0 else None
-
-
 def version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
@@ -64,6 +56,7 @@ def main(names: list[str]) -> int:
         return 2
     pinned = pin_to_one_cpu()
     import e3rl
+    from e3rl.runs.checkout import git_commit
 
     report: dict = {
         "rows": [],

@@ -76,8 +76,14 @@ def _seeds(text: str | None) -> tuple[int, ...]:
 
 def run_cell(task: "Task") -> list[dict[str, Any]]:
     """One cell, whatever kind it is; asked for again, its old results stay until the new ones are whole."""
-    if not task.again:
-        return _run(task, task.out)
+    from e3rl.experiments.failed import forget_failure
+
+    rows = _run_again(task) if task.again else _run(task, task.out)
+    forget_failure(task.out, task.cell)
+    return rows
+
+
+def _run_again(task: "Task") -> list[dict[str, Any]]:
     fresh = task.out / "unfinished" / "again"
     rows = _run(task, fresh)
     for path in sorted(path for path in fresh.iterdir() if path.is_file()):
