@@ -51,7 +51,8 @@ def predictions(
 ) -> list[dict[str, Any]]:
     """Train Neural-E³ on mazes, and draw Figure 5 from an episode in which it explored."""
     [seed] = seeds or [SEED]
-    config = changed(PRESETS["e3rl-image"], {"explore.episodes": BUDGET if smoke else EPISODES})
+    few = {"evaluation_episodes": 1}  # what is learned is looked at while it explores
+    config = changed(PRESETS["e3rl-image"], {"explore.episodes": BUDGET if smoke else EPISODES, **few})
     options = {"size": MAZE_SIZE}
     if smoke:
         config, options = smaller(config), {"size": SIZE, "time_limit": STEPS}
