@@ -103,10 +103,9 @@ def _run(task: "Task", out: Path) -> list[dict[str, Any]]:
     if task.smoke and task.cell not in {**IS_DONE, **DRAWN}:
         raise UserError(f"{task.cell} has no smaller version: leave --scale out")
     keep_compiled_programs()
-    if task.smoke:
-        jax.config.update(
-            "jax_disable_most_optimizations", True
-        )  # there is far more to compile than to compute
+    if task.smoke:  # there is far more to compile than to compute
+        jax.config.update("jax_disable_most_optimizations", True)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     more = {"smoke": True} if task.smoke else {}
     if task.cell == "dreem":
         return _dreem(out)

@@ -177,9 +177,9 @@ def experiment_of(name: str, smoke: bool = False) -> BaselineExperiment:
 
 
 def config_of(experiment: BaselineExperiment, smoke: bool = False) -> Any:
-    preset = AGENTS[experiment.algo].presets[experiment.config]
     changes = {**dict(experiment.changes), "total_steps": experiment.steps}
-    return changed(smaller(preset) if smoke else preset, changes)
+    config = changed(AGENTS[experiment.algo].presets[experiment.config], changes)
+    return smaller(config) if smoke else config
 
 
 def is_done(name: str, out: Path, seeds: Sequence[int] = (), smoke: bool = False) -> bool:

@@ -136,6 +136,7 @@ LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
     "planning/value-no-prior": _options("value", fit__prior_weight=0.0),
     "planning/value-input": _options("value", model__conditioning="input"),
     "planning/value-exploit-dqn": _options("value", exploit="dqn", exploit__value__updates=30_000),
+    "planning/value-exploit-mcts": _options("value", exploit="mcts"),
     **{f"planning-h{h}/{name}": _compared(h, **given) for h in (5, 8) for name, given in _COMPARED.items()},
 }
 
