@@ -6,8 +6,9 @@ from pathlib import Path
 
 from e3rl.experiments.catalogue import EXPERIMENTS, about, family_of
 from e3rl.experiments.durations import durations
+from e3rl.experiments.tables import UNFINISHED
 from e3rl.reports.claims.claim import DAMAGE, Judged, Verdict
-from e3rl.reports.claims.evidence import UNFINISHED, Evidence
+from e3rl.reports.claims.evidence import Evidence
 from e3rl.reports.claims.table import counted, judged
 from e3rl.reports.page.document import Section, document, figure, folded, picture, shown_commit, table
 from e3rl.reports.page.figures import charts
@@ -19,6 +20,7 @@ from e3rl.types import UserError
 PICTURES = {
     "environments.png": "Figure 1: the environments",
     "predictions.png": "Figure 5: what every model of the ensemble predicts in a maze, and where they part",
+    "predictions-5.png": "Figure 5 in a maze of 5 × 5, which a CPU learns",
     "ellipsoids.png": "Lemma 3: ellipsoids around the models that are left",
     "ranks.png": "Propositions 1 to 3: ranks of misfit matrices and their bounds",
 }
