@@ -14,7 +14,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -47,13 +46,6 @@ def cpu_model() -> str:
     )
 
 
-def git_commit() -> str | None:
-    done = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or None if done.returncode == 0 else None
-
-
 def version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
@@ -71,6 +63,7 @@ def main(arguments: list[str]) -> int:
         return 2
     pinned = pin_to_one_cpu(all(name in ON_ACCELERATORS for name in names or BENCHMARKS))
     import e3rl
+    from e3rl.runs.checkout import git_commit
 
     report: dict = {
         "rows": [],

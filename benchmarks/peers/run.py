@@ -27,7 +27,7 @@ import numpy as np
 from settings import CONFIGS, TASKS, config_of
 
 from e3rl.reports.statistics.intervals import mean_within
-from e3rl.runs.folder import git_commit
+from e3rl.runs.checkout import git_commit
 
 LIBRARIES = {"e3rl": "ours", "sb3": "theirs"}
 PACKAGES = {"e3rl": ("jax", "numpy"), "sb3": ("stable-baselines3", "torch", "gymnasium", "numpy")}

@@ -109,6 +109,7 @@ def test_settings_that_have_changed_since(repository, monkeypatch):
         ({"config": {}}, "made with other settings than those frozen"),
         ({"settings": {"seeds": [0, 1]}}, "made with other seeds than those kept for it: 0, 1"),
         ({"commit": None}, "it does not say by which commit it was made (None)"),
+        ({"commit": f"{'f' * 40}-dirty"}, "made with changes that ffffffffffff does not have"),
         ({"commit": "f" * 40}, f"it does not say by which commit it was made ({'f' * 40})"),
     ],
 )

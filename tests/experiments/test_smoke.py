@@ -13,8 +13,9 @@ import pytest
 
 from e3rl import cli
 from e3rl.baselines.presets import DQN_CONFIGS, PPO_CONFIGS
-from e3rl.experiments.catalogue import IS_DONE, SETTINGS
+from e3rl.experiments.catalogue import CELLS, IS_DONE, SETTINGS
 from e3rl.experiments.figures import FIGURES
+from e3rl.experiments.names import LOCK
 from e3rl.experiments.smoke import smaller
 from e3rl.neural.presets import PRESETS
 from e3rl.reports.drawn import DRAWN
@@ -29,6 +30,20 @@ def test_small_settings_are_settings(preset):
     assert smaller(config).evaluation_episodes == 3
     assert smaller(smaller(config)) == smaller(config)
     assert type(smaller(config)) is type(config)
+
+
+def test_cells_share_programs():
+    """Compiling is all that takes time there, and is done once for cells that are the same when they are small."""
+    cells = [cell for cell in FIGURES["paper"].cells if cell in CELLS]
+    programs = set()
+    for cell in cells:
+        small = CELLS[cell].experiment_of(cell, True)
+        options = {"horizon": small.horizon} if hasattr(small, "horizon") else dict(small.options)
+        kind = getattr(small, "algo", "neural-e3"), getattr(small, "env", LOCK)
+        options.pop("antishaped", None)  # data of the program
+        programs.add((*kind, str(sorted(options.items())), CELLS[cell].config_of(small, True)))
+    assert len(cells) > 90
+    assert len(programs) <= 26
 
 
 def run_cell(cell, out, *more):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ import pytest
 
 from e3rl import cli
 from e3rl.experiments import sweep
+from e3rl.experiments.failed import failures_under, forget_failure, note_failure
 from e3rl.experiments.sweep import Task, processors, shares, sweep_here, sweep_in_processes
 from e3rl.experiments.sweep_on_ray import sweep_on_ray, work
 from e3rl.types import UserError
@@ -20,7 +22,11 @@ from e3rl.types import UserError
 TASKS = [Task("one", Path("a")), Task("two", Path("b")), Task("three", Path("c"))]
 
 
-def test_one_after_the_other_and_failures_are_kept():
+def tasks_in(folder):
+    return [replace(task, out=folder / task.out) for task in TASKS]
+
+
+def test_one_after_the_other_and_failures_are_kept(tmp_path):
     done, said = [], []
 
     def run(task):
@@ -28,11 +34,13 @@ def test_one_after_the_other_and_failures_are_kept():
         if task.cell == "two":
             raise UserError("it broke")
 
-    outcomes = sweep_here(TASKS, run, str, said.append)
+    outcomes = sweep_here(tasks_in(tmp_path), run, str, said.append)
     assert done == ["one", "two", "three"]
     assert [outcome.error for outcome in outcomes] == [None, "it broke", None]
     assert sweep.failures(outcomes) == {"two": "it broke"}
     assert said[1].startswith("[2 of 3] two: failed: it broke, ")
+    [failed] = failures_under(tmp_path)
+    assert failed[:3] == ("two", "it broke", "e3rl reproduce two")
 
 
 def test_an_interruption_ends_all_of_it():
@@ -169,6 +177,21 @@ def test_workers_are_counted(workers, capsys):
     assert "is not a whole number from 1 to 1000" in capsys.readouterr().err
 
 
+def test_a_failure_is_noted_until_the_cell_is_done(tmp_path):
+    note_failure(tmp_path / "lock", "lock/h5", "no memory", (3, 4), smoke=True)
+    note_failure(tmp_path / "lock", "lock/h10", "no time")
+    found = {one.experiment: one for one in failures_under(tmp_path)}
+    assert found["lock/h5"].command == "e3rl reproduce lock/h5 --seeds 3,4 --scale smoke"
+    forget_failure(tmp_path / "lock", "lock/h5")
+    assert [one.error for one in failures_under(tmp_path)] == ["no time"]
+    (tmp_path / "lock" / "unfinished" / "half.json").write_text('{"experiment": "lo')
+    assert [one.error for one in failures_under(tmp_path)] == ["no time"]
+    (tmp_path / "lock" / "unfinished" / "half.json").unlink()
+    forget_failure(tmp_path / "lock", "lock/h10")
+    assert not (tmp_path / "lock" / "unfinished").exists()
+    forget_failure(tmp_path / "lock", "lock/h10")
+
+
 def test_a_sweep_with_failures_says_so(monkeypatch, tmp_path, capsys):
     from e3rl.experiments import figures
     from e3rl.experiments.catalogue import EXPERIMENTS
@@ -190,3 +213,8 @@ def test_a_sweep_with_failures_says_so(monkeypatch, tmp_path, capsys):
     assert json.loads(out) == {"cells": 3, "done_before": 0, "failed": failed}
     assert "[3 of 3] lock/c: done" in err
     assert err.endswith("failed: lock/a: the disk is full\nfailed: lock/b: ZeroDivisionError: by nothing\n")
+    assert {one.experiment: one.error for one in failures_under(tmp_path)} == failed
+    monkeypatch.setitem(EXPERIMENTS, "lock/a", lambda name, out, say, seeds: [])
+    assert cli.main(["reproduce", "lock/a", "--out", str(tmp_path / "lock")]) == 0
+    assert [one.experiment for one in failures_under(tmp_path)] == ["lock/b"]
+    capsys.readouterr()

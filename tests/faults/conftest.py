@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from e3rl._version import __version__
-from e3rl.runs.folder import git_commit
+from e3rl.runs.checkout import git_commit
 
 OUT = Path(os.environ["E3RL_FAULTS_OUT"]).absolute() if "E3RL_FAULTS_OUT" in os.environ else None
 """Where counts are written; tests may change the current folder."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from e3rl import cli
+from e3rl.experiments.catalogue import EXPERIMENTS, family_of
 from e3rl.reports.claims import control, lock, mazes, theory
 from e3rl.reports.claims.claim import Claim, Finding, Verdict, judge, verdict
 from e3rl.reports.claims.evidence import Evidence
@@ -93,6 +94,39 @@ def test_every_claim_is_told_once_and_says_what_it_asks_for():
         "Lemma 3",
         "Theorem 1",
     } <= places
+
+
+def test_every_experiment_that_is_asked_for_can_be_run(tmp_path):
+    """Those of families that `e3rl reproduce` has."""
+    families = {family_of(name) for name in EXPERIMENTS}
+    asked = {cell for one in judged(tmp_path) for cell in one.cells if family_of(cell) in families}
+    longer = {f"baselines-mountaincar/{name}" for name in ("dqn-long",)}  # asked for in case there is one
+    assert asked - longer <= EXPERIMENTS.keys()
+    assert len(asked) > 50
+
+
+FRACTIONS = "baselines-paper/h5-standard-dqn", "baselines-fraction/h5-0.01", "baselines-fraction/h5-0.1"
+
+
+def test_the_smallest_fraction(tmp_path):
+    for cell in FRACTIONS:
+        save_finals(tmp_path, cell, final(9, 600), final(9))
+    assert verdict_of(tmp_path, lock.greedy_at_once) == "holds"
+    save_finals(tmp_path, FRACTIONS[1], final(9, 600), final(9, 700))
+    assert verdict_of(tmp_path, lock.greedy_at_once) == "differs"
+    (tmp_path / "baselines-fraction-h5-0.1.json").unlink()
+    assert verdict_of(tmp_path, lock.greedy_at_once) == "not tested"
+
+
+def test_priorities_and_other_implementations(tmp_path):
+    save_finals(tmp_path, FRACTIONS[0], final(9, 600), final(9, 600))
+    assert verdict_of(tmp_path, lock.priorities_matter) == "not tested"
+    save_finals(tmp_path, "baselines-replay/h5-uniform", final(9, 600), final(9))
+    assert verdict_of(tmp_path, lock.priorities_matter) == "holds"
+    row = {"env": "lock-h5", "algo": "dqn", "e3rl_return_mean": 5.0, "sb3_return_mean": 5.0}
+    (tmp_path / "peers").mkdir()
+    (tmp_path / "peers" / "summary.json").write_text(json.dumps({"rows": [row]}))
+    assert verdict_of(tmp_path, lock.priorities_matter) == "differs"
 
 
 @pytest.mark.parametrize(("solved", "expected"), [(5, "holds"), (3, "holds"), (2, "differs"), (0, "differs")])

@@ -14,11 +14,12 @@ import pytest
 
 from e3rl import cli
 from e3rl.experiments.agents import AGENTS
+from e3rl.experiments.failed import note_failure
 from e3rl.neural.config import NeuralE3Config
 from e3rl.reports.page import of_run, svg
 from e3rl.reports.page.chart import Chart, Panel, Series
 from e3rl.reports.page.document import MADE, Section, document, figure, write_page
-from e3rl.reports.page.of_results import page
+from e3rl.reports.page.of_results import _runs, page
 from e3rl.runs.folder import COLUMNS
 from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
@@ -89,6 +90,28 @@ def test_every_figure_is_a_picture_without_a_script(whole):
     assert "e3rl reproduce lock/h20" in whole
     assert "The paper said, we measured" in whole
     assert "lock-paper/h20" in whole.partition('id="missing"')[2]
+
+
+def test_cells_that_failed_are_shown_with_what_repeats_them(tmp_path):
+    folder = tmp_path / "results" / "maze"
+    folder.mkdir(parents=True)
+    note_failure(folder, "maze/20-paper", "out of <memory>", (500,))
+    (folder / "unfinished" / "maze-10-paper").mkdir()
+    part = page(tmp_path / "results").partition('id="missing"')[2]
+    failed, _, never = part.partition("Begun and not finished")
+    assert "out of &lt;memory&gt;" in failed
+    assert "<code>e3rl reproduce maze/20-paper --seeds 500</code>" in failed
+    assert never.startswith("; the same command goes on with them: maze-10-paper.")
+    assert "maze/20-paper<" not in never
+    assert "<code>e3rl reproduce predictions</code>" in never
+    assert never.index("Figure 2c: mazes") < never.index("Figure 5: predictions in a maze")
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"), [([], ""), ([3], "3"), ([0, 1, 2], "0 to 2"), ([0, 1, 4, 7, 8], "0 to 1, 4, 7 to 8")]
+)
+def test_seeds_that_follow_one_another(seeds, words):
+    assert _runs(seeds) == words
 
 
 PANEL = Panel(

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ import pytest
 import e3rl
 from e3rl.runs import folder as run_folder
 from e3rl.runs import lock as lock_module
+from e3rl.runs.checkout import git_commit
 from e3rl.runs.checkpoint import load_arrays, save_tree
 from e3rl.runs.folder import (
     COLUMNS,
@@ -22,7 +22,6 @@ from e3rl.runs.folder import (
     RunFolder,
     checkpoint_together,
     complete_checkpoints,
-    git_commit,
     read_about,
     read_json,
     read_metrics,
@@ -70,22 +69,6 @@ def save(folder, epoch):
 def test_a_new_folder_tells_everything_needed_to_repeat_the_run(folder):
     about = read_json(folder.path / "config.json")
     assert about == {**ABOUT, "format": FORMAT, "version": e3rl.__version__, "commit": git_commit()}
-
-
-def test_commit(monkeypatch, tmp_path):
-    monkeypatch.delenv("E3RL_COMMIT", raising=False)
-    checkout = Path(run_folder.__file__).parents[3]
-    if (checkout / ".git").exists():
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=checkout, capture_output=True, text=True)
-        assert git_commit() == head.stdout.strip()
-    monkeypatch.setenv("E3RL_COMMIT", "abc123")
-    assert git_commit() == "abc123"
-    monkeypatch.delenv("E3RL_COMMIT")
-    monkeypatch.setattr(run_folder, "__file__", str(tmp_path / "a" / "b" / "c" / "d.py"))
-    assert git_commit() is None
-    (tmp_path / ".git").mkdir()
-    monkeypatch.setenv("PATH", "")  # no git
-    assert git_commit() is None
 
 
 def test_rows_are_a_table_with_the_promised_columns(folder):

@@ -76,8 +76,14 @@ def _seeds(text: str | None) -> tuple[int, ...]:
 
 def run_cell(task: "Task") -> list[dict[str, Any]]:
     """One cell, whatever kind it is; asked for again, its old results stay until the new ones are whole."""
-    if not task.again:
-        return _run(task, task.out)
+    from e3rl.experiments.failed import forget_failure
+
+    rows = _run_again(task) if task.again else _run(task, task.out)
+    forget_failure(task.out, task.cell)
+    return rows
+
+
+def _run_again(task: "Task") -> list[dict[str, Any]]:
     fresh = task.out / "unfinished" / "again"
     rows = _run(task, fresh)
     for path in sorted(path for path in fresh.iterdir() if path.is_file()):
@@ -97,10 +103,9 @@ def _run(task: "Task", out: Path) -> list[dict[str, Any]]:
     if task.smoke and task.cell not in {**IS_DONE, **DRAWN}:
         raise UserError(f"{task.cell} has no smaller version: leave --scale out")
     keep_compiled_programs()
-    if task.smoke:
-        jax.config.update(
-            "jax_disable_most_optimizations", True
-        )  # there is far more to compile than to compute
+    if task.smoke:  # there is far more to compile than to compute
+        jax.config.update("jax_disable_most_optimizations", True)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     more = {"smoke": True} if task.smoke else {}
     if task.cell == "dreem":
         return _dreem(out)

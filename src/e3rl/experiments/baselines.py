@@ -99,10 +99,15 @@ def _lock(
     return BaselineExperiment(algo, LOCK, options, config, episodes * horizon)
 
 
-def _paper_dqn(horizon: int, antishaped: bool) -> BaselineExperiment:
+def _paper_dqn(
+    horizon: int, antishaped: bool, fraction: float | None = None, **changes: Any
+) -> BaselineExperiment:
     """As many episodes as others get, with the ε of the whole training, of which the table's fraction is one."""
-    fraction = ("exploration_fraction", (0.01 if antishaped else 0.001) * LOCK_EPISODES / EPISODES["dqn"])
-    return dataclasses.replace(_lock("dqn", horizon, antishaped, EPISODES["dqn"]), changes=(fraction,))
+    own = (0.01 if antishaped else 0.001) if fraction is None else fraction
+    chosen = {"exploration_fraction": own * LOCK_EPISODES / EPISODES["dqn"], **changes}
+    return dataclasses.replace(
+        _lock("dqn", horizon, antishaped, EPISODES["dqn"]), changes=tuple(chosen.items())
+    )
 
 
 EPISODES = {"dqn": 5_000, "ppo": 20_000, "ppo-rnd": 20_000}
@@ -134,6 +139,8 @@ BASELINE_EXPERIMENTS: dict[str, BaselineExperiment] = {
         )
         for size in MAZE_BARS
     },
+    **{f"baselines-fraction/h5-{own:g}": _paper_dqn(5, False, own) for own in (0.01, 0.1)},
+    "baselines-replay/h5-uniform": _paper_dqn(5, False, alpha=0.0),
     "baselines-optimism/h10-without": _lock("dqn", 10, False, EPISODES["dqn"]),
     "baselines-mountaincar/dqn": BaselineExperiment(
         "dqn", "e3rl/MountainCar-v0", (), "paper-control-dqn", 400_000
@@ -148,6 +155,9 @@ BASELINE_EXPERIMENTS: dict[str, BaselineExperiment] = {
         "ppo-rnd", "e3rl/Acrobot-v1", (), "paper-control-ppo-rnd", 500_000
     ),
     "baselines-acrobot/dqn": BaselineExperiment("dqn", "e3rl/Acrobot-v1", (), "paper-control-dqn", 25_000),
+    "baselines-acrobot/dqn-long": BaselineExperiment(
+        "dqn", "e3rl/Acrobot-v1", (), "paper-control-dqn", 200_000
+    ),
     "baselines-acrobot/e3rl-dqn": BaselineExperiment("dqn", "e3rl/Acrobot-v1", (), "e3rl-dqn", 25_000),
     "baselines-cartpole/dqn": BaselineExperiment("dqn", "e3rl/CartPole-v1", (), "e3rl-dqn", 100_000),
     "baselines-cartpole/ppo": BaselineExperiment("ppo", "e3rl/CartPole-v1", (), "e3rl-ppo", 200_000),
@@ -167,9 +177,9 @@ def experiment_of(name: str, smoke: bool = False) -> BaselineExperiment:
 
 
 def config_of(experiment: BaselineExperiment, smoke: bool = False) -> Any:
-    preset = AGENTS[experiment.algo].presets[experiment.config]
     changes = {**dict(experiment.changes), "total_steps": experiment.steps}
-    return changed(smaller(preset) if smoke else preset, changes)
+    config = changed(AGENTS[experiment.algo].presets[experiment.config], changes)
+    return smaller(config) if smoke else config
 
 
 def is_done(name: str, out: Path, seeds: Sequence[int] = (), smoke: bool = False) -> bool:

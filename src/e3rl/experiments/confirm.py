@@ -15,6 +15,7 @@ from typing import Any
 from e3rl.experiments.catalogue import EXPERIMENTS, config_of, family_of
 from e3rl.experiments.figures import FIGURES
 from e3rl.neural.old_names import stored_config
+from e3rl.runs.checkout import CHANGED
 from e3rl.runs.folder import read_json, write_json
 from e3rl.runs.settings import as_dict
 from e3rl.types import UserError
@@ -79,6 +80,9 @@ def _faults(
         return
     if len(added_in) > 1:
         yield f"it was committed {len(added_in)} times: run once means once"
+    if made_by is not None and made_by.endswith(CHANGED):
+        yield f"made with changes that {made_by.removesuffix(CHANGED)[:12]} does not have"
+        return
     if made_by is None or not _is_commit(repository, made_by):
         yield f"it does not say by which commit it was made ({made_by})"
         return

@@ -29,11 +29,11 @@ def measured(results: Path) -> dict[str, Took]:
     for path in sorted(results.glob("*/*.json")):
         about = json.loads(path.read_text())
         if isinstance(about, dict) and "experiment" in about and path.with_suffix(".csv").is_file():
-            found[about["experiment"]] = Took(_seconds(about, path.with_suffix(".csv")), about["device"])
+            found[about["experiment"]] = Took(seconds_of(about, path.with_suffix(".csv")), about["device"])
     return found
 
 
-def _seconds(about: dict[str, Any], table: Path) -> float:
+def seconds_of(about: dict[str, Any], table: Path) -> float:
     if "final" in about:  # a run for each seed
         return sum(final["seconds"] for final in about["final"].values())
     if "exploit" in about:  # all seeds together, counted from the start

@@ -153,6 +153,7 @@ LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
     "planning/value-input": _options("value", model__conditioning="input"),
     "planning/value-exploit-dqn": _options("value", exploit="dqn", exploit__value__updates=30_000),
     **{f"planning-tree/{name}": _grown(changes) for name, changes in _GROWN.items()},
+    "planning/value-exploit-mcts": _options("value", exploit="mcts"),
     **{f"planning-h{h}/{name}": _compared(h, **given) for h in (5, 8) for name, given in _COMPARED.items()},
 }
 

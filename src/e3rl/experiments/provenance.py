@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from e3rl._version import __version__
-from e3rl.runs.folder import git_commit
+from e3rl.runs.checkout import git_commit
 
 NOT_RECORDED = "not recorded"
 """Said of what was not written down when a result was made, and cannot be found out any more."""

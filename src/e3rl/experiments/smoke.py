@@ -19,7 +19,7 @@ SETTINGS: dict[str, Any] = {
     "exploit.value.batch": 4, "exploit.value.hidden": 8,
     # the baselines
     "copies": 2, "steps": 4, "hidden": 8, "maps": 2, "batch": 4, "capacity": 64, "learning_starts": 12, "epochs": 2,
-    "bonus.embedding": 4,
+    "bonus.embedding": 4, "exploration_fraction": 0.5,
 }  # fmt: skip
 BUDGET = 2
 """Episodes of exploring."""

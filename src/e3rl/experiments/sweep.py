@@ -14,6 +14,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from e3rl.experiments.failed import note_failure
+
 Say = Callable[[str], None]
 RETRIES = 3
 """Times that a cell is taken up again after its process was lost."""
@@ -53,20 +55,33 @@ class Outcome:
         return f"[{done} of {total}] {self.cell}: {became}, {self.seconds:.0f} s"
 
 
+class Tally:
+    """What has become of the cells so far. Each is told of, and a failure noted beside the results."""
+
+    def __init__(self, tasks: Sequence[Task], say: Say):
+        self.outcomes: list[Outcome] = []
+        self._total, self._say = len(tasks), say
+
+    def take(self, task: Task, seconds: float, error: str | None) -> None:
+        self.outcomes.append(Outcome(task.cell, seconds, error))
+        if error is not None:
+            note_failure(task.out, task.cell, error, task.seeds, task.smoke)
+        self._say(self.outcomes[-1].told(len(self.outcomes), self._total))
+
+
 def sweep_here(
     tasks: Sequence[Task], run: Callable[[Task], None], explain: Callable[[Exception], str], say: Say
 ) -> list[Outcome]:
     """One after the other in this process. An interruption ends all of it."""
-    outcomes = []
+    tally = Tally(tasks, say)
     for task in tasks:
         started, error = time.perf_counter(), None
         try:
             run(task)
         except Exception as failure:
             error = explain(failure)
-        outcomes.append(Outcome(task.cell, time.perf_counter() - started, error))
-        say(outcomes[-1].told(len(outcomes), len(tasks)))
-    return outcomes
+        tally.take(task, time.perf_counter() - started, error)
+    return tally.outcomes
 
 
 def sweep_in_processes(tasks: Sequence[Task], workers: int, say: Say) -> list[Outcome]:
@@ -76,26 +91,25 @@ def sweep_in_processes(tasks: Sequence[Task], workers: int, say: Say) -> list[Ou
         free.put(share)
     running: set[subprocess.Popen[str]] = set()
     stopped = threading.Event()
-    outcomes: list[Outcome] = []
+    tally = Tally(tasks, say)
 
-    def work(task: Task) -> Outcome:
+    def work(task: Task) -> tuple[Task, float, str | None]:
         own, started = free.get(), time.perf_counter()
         try:
             error = _attempts(task, own, running, stopped, say)
         finally:
             free.put(own)
-        return Outcome(task.cell, time.perf_counter() - started, error)
+        return task, time.perf_counter() - started, error
 
     with ThreadPoolExecutor(workers) as pool:
         try:
             for future in as_completed([pool.submit(work, task) for task in tasks]):
-                outcomes.append(future.result())
-                say(outcomes[-1].told(len(outcomes), len(tasks)))
+                tally.take(*future.result())
         finally:  # all are done, unless somebody has interrupted: then those that wait have nothing to do either
             stopped.set()
             for process in tuple(running):
                 process.terminate()
-    return outcomes
+    return tally.outcomes
 
 
 def _attempts(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from e3rl.experiments.sweep import RETRIES, Outcome, Say, Task
+from e3rl.experiments.sweep import RETRIES, Outcome, Say, Tally, Task
 from e3rl.runs.checkpoint import write_file
 from e3rl.types import UserError
 
@@ -54,7 +54,7 @@ def _ray() -> Any:
 def _gather(
     ray: Any, remote: Any, tasks: Sequence[Task], run: Run, explain: Explain, say: Say
 ) -> list[Outcome]:
-    token, outcomes = f".sweep-{uuid.uuid4().hex}", list[Outcome]()
+    token, tally = f".sweep-{uuid.uuid4().hex}", Tally(tasks, say)
     marks = {task.out / token for task in tasks}
     try:
         for mark in marks:
@@ -71,12 +71,11 @@ def _gather(
                 files, seconds, error = {}, 0.0, f"its worker was lost: {type(lost).__name__}"
             for name, data in files.items():
                 write_file(task.out / name, data)
-            outcomes.append(Outcome(task.cell, seconds, error))
-            say(outcomes[-1].told(len(outcomes), len(tasks)))
+            tally.take(task, seconds, error)
     finally:
         for mark in marks:
             mark.unlink(missing_ok=True)
-    return outcomes
+    return tally.outcomes
 
 
 def write_file_in_new_folder(path: Path) -> None:

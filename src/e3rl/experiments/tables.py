@@ -15,6 +15,8 @@ from e3rl.runs.folder import read_json, write_json
 from e3rl.types import UserError
 
 Row = dict[str, Any]
+UNFINISHED = "unfinished"
+"""Folders of what is under way, was interrupted or has failed."""
 
 
 def refuse_seeds(seeds: Sequence[int]) -> None:
@@ -29,7 +31,7 @@ def table_path(out: Path, name: str) -> Path:
 
 def unfinished_runs(out: Path, name: str) -> Path:
     """Where the run folders of an experiment lie until its results are whole: what was interrupted goes on there."""
-    return out / "unfinished" / name.replace("/", "-")
+    return out / UNFINISHED / name.replace("/", "-")
 
 
 def forget_runs(out: Path, name: str) -> None:

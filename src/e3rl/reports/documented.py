@@ -1,5 +1,5 @@
-"""Tables of the documentation that are made from the data: `python -m e3rl.reports.documented docs results` brings them
-up to date. A page says where by marks; tests compare."""
+"""Tables of the documentation, and numbers in its sentences (`numbers`), that are made from the data: `python -m
+e3rl.reports.documented docs results` brings them up to date. A page says where by marks; tests compare."""
 
 import json
 import re
@@ -12,12 +12,15 @@ import numpy as np
 
 from e3rl.reports import deterministic, lock_budgets, stopping, unified
 from e3rl.reports.baselines import METHODS
+from e3rl.reports.calibration import tables as calibration_tables
 from e3rl.reports.claims.evidence import Evidence
+from e3rl.reports.numbers import number
 from e3rl.reports.statistics.intervals import Share, interquartile_mean, spread, stratified_bootstrap
 from e3rl.reports.statistics.waiting import Chosen, Waiting
 from e3rl.runs.checkpoint import write_file
 from e3rl.types import UserError
 
+INLINE = re.compile(r"<!-- n: (?P<key>.*?) -->.*?<!-- /n -->", re.DOTALL)
 BEGIN, END = "<!-- made by e3rl.reports.documented: {} -->", "<!-- end -->"
 HORIZONS, SIZES = (5, 10, 15, 20), (5, 10, 20)
 REWARDS = ("standard", "antishaped")
@@ -224,6 +227,13 @@ def doubling(evidence: Evidence) -> Lines:
         )
 
 
+def calibration(evidence: Evidence) -> Lines:
+    """What disagreement tells, by `e3rl bench calibration`."""
+    found = evidence.find("bench/calibration")
+    if found is not None:
+        yield from calibration_tables(found.about["rows"])
+
+
 def _folder_of(evidence: Evidence, experiment: str, table: Callable[[Path], str], part: int = 0) -> Lines:
     """One of the tables about the folder in which an experiment's results lie."""
     found = evidence.find(experiment)
@@ -243,13 +253,14 @@ PARTS: dict[str, Callable[[Evidence], Lines]] = {
     "below theory": below_theory,
     "doubling": doubling,
     "stopping": lambda evidence: _folder_of(evidence, "stopping/h10", stopping.table),
+    "calibration": calibration,
     "one phase": lambda evidence: _folder_of(evidence, "unified/lock-h5", unified.table),
     "repulsion": lambda evidence: _folder_of(evidence, "repulsion/lock-h5", unified.table, part=1),
 }
 
 
 def made(page: str, evidence: Evidence) -> str:
-    """The page with its tables as they are today."""
+    """The page with its tables and numbers as they are today."""
 
     def table(found: re.Match[str]) -> str:
         name = found.group(1)
@@ -257,12 +268,21 @@ def made(page: str, evidence: Evidence) -> str:
             raise UserError(f"no table is called {name!r}")
         return "\n".join([BEGIN.format(name), *PARTS[name](evidence), END])
 
-    return re.sub(rf"{BEGIN.format('(.*?)')}\n.*?{END}", table, page, flags=re.DOTALL)
+    def inline(found: re.Match[str]) -> str:
+        return f"<!-- n: {found['key']} -->{number(found['key'], evidence)}<!-- /n -->"
+
+    return INLINE.sub(inline, re.sub(rf"{BEGIN.format('(.*?)')}\n.*?{END}", table, page, flags=re.DOTALL))
+
+
+def pages(docs: Path) -> list[Path]:
+    """Those of the documentation, and the one that stands in front of it."""
+    front = docs.parent / "README.md"
+    return [*sorted(docs.glob("*.md")), *([front] if front.is_file() else [])]
 
 
 def main(docs: Path, results: Path) -> None:
     evidence = Evidence.under(results)
-    for path in sorted(docs.glob("*.md")):
+    for path in pages(docs):
         text = path.read_text()
         if (new := made(text, evidence)) != text:
             write_file(path, new.encode())

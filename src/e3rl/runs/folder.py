@@ -3,14 +3,13 @@
 import csv
 import io
 import json
-import os
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from e3rl._version import __version__
+from e3rl.runs.checkout import git_commit
 from e3rl.runs.checkpoint import (
     append_file,
     commit_file,
@@ -376,22 +375,6 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path} is damaged: it holds no JSON object")
     return value
-
-
-def git_commit() -> str | None:
-    """The commit of the checkout this package runs from; None where it is installed without one."""
-    if named := os.environ.get("E3RL_COMMIT"):  # for copies of a checkout without its history
-        return named
-    source = Path(__file__).parents[3]
-    if not (source / ".git").exists():
-        return None
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=source, capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return None
-    return done.stdout.strip() or None
 
 
 def _csv(rows: list[list[str]]) -> bytes:

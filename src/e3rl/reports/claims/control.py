@@ -67,7 +67,8 @@ def gain_is_smaller(evidence: Evidence, settings: str) -> list[Finding]:
     """The ratio of the DQN's episodes to Neural-E³'s, on both tasks."""
     told, ratios = [], []
     for task in BARS:
-        dqn, neural = evidence.to_bar(f"baselines-{task}/dqn"), _budget(evidence, settings, task)
+        dqn = evidence.to_bar(f"baselines-{task}/dqn-long", f"baselines-{task}/dqn")
+        neural = _budget(evidence, settings, task)
         if dqn is None or neural is None:
             return [missing(task)]
         ratios.append(dqn.median.value / neural.median.value)

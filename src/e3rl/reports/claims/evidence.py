@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from e3rl.experiments.tables import UNFINISHED
 from e3rl.reports import lock_budgets
 from e3rl.reports.baselines import episodes_to_bar
 from e3rl.reports.results import Result
@@ -16,8 +17,6 @@ from e3rl.reports.statistics.waiting import Waiting
 from e3rl.types import UserError
 
 DEPTHS = ("*.json", "*/*.json", "*/*/*.json")
-UNFINISHED = "unfinished"
-"""Folders of runs that are still under way."""
 CONFIRM = "confirm"
 """The same experiments on seeds that nobody had looked at: evidence of its own."""
 

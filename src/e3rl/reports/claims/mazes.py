@@ -78,7 +78,7 @@ def dqn_fails(evidence: Evidence) -> list[Finding]:
 
 
 def agree_until_the_reward(evidence: Evidence) -> list[Finding]:
-    result = evidence.find("predictions")
+    result = evidence.first("predictions", "predictions-5")
     if result is None:
         return [missing("Figure 5")]
     steps = result.about["steps"]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from e3rl._version import __version__
 from e3rl.reports.page.chart import Chart, Number, Series
 from e3rl.reports.page.svg import draw
+from e3rl.runs.checkout import CHANGED
 from e3rl.runs.checkpoint import write_file
 from e3rl.types import UserError
 
@@ -111,6 +112,12 @@ def _own_class(name: str) -> str:
 def folded(summary: str, value: Any) -> str:
     """Settings or the like, shown on demand."""
     return f"<details><summary>{escape(summary)}</summary><pre>{escape(json.dumps(value))}</pre></details>"
+
+
+def shown_commit(commit: str | None) -> str:
+    if commit is None:
+        return "no known commit"
+    return f"{commit[:8]} with changes" if commit.endswith(CHANGED) else commit[:8]
 
 
 def write_page(folder: Path, text: str) -> Path:

@@ -1,15 +1,18 @@
 """The page about a folder of results: what the paper said and what was measured, figures, cells."""
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
 from e3rl.experiments.catalogue import EXPERIMENTS, about, family_of
 from e3rl.experiments.durations import durations
+from e3rl.experiments.tables import UNFINISHED
 from e3rl.reports.claims.claim import DAMAGE, Judged, Verdict
-from e3rl.reports.claims.evidence import UNFINISHED, Evidence
+from e3rl.reports.claims.evidence import Evidence
 from e3rl.reports.claims.table import counted, judged
-from e3rl.reports.page.document import Section, document, figure, folded, picture, table
+from e3rl.reports.page.document import Section, document, figure, folded, picture, shown_commit, table
 from e3rl.reports.page.figures import charts
+from e3rl.reports.page.missing import missing
 from e3rl.reports.results import Result
 from e3rl.runs.summary import duration
 from e3rl.types import UserError
@@ -17,6 +20,7 @@ from e3rl.types import UserError
 PICTURES = {
     "environments.png": "Figure 1: the environments",
     "predictions.png": "Figure 5: what every model of the ensemble predicts in a maze, and where they part",
+    "predictions-5.png": "Figure 5 in a maze of 5 × 5, which a CPU learns",
     "ellipsoids.png": "Lemma 3: ellipsoids around the models that are left",
     "ranks.png": "Propositions 1 to 3: ranks of misfit matrices and their bounds",
 }
@@ -36,7 +40,8 @@ def _page(folder: Path) -> str:
     named = evidence.named
     families = {family_of(name) for name in named}
     claims = judged(folder)
-    if any(folder.glob("*.json")):  # of some families, which say nothing about the others
+    whole = not any(folder.glob("*.json"))
+    if not whole:  # of some families, which say nothing about the others
         claims = [one for one in claims if any(family_of(cell) in families for cell in one.cells)]
     shown = charts(evidence)
     found = {
@@ -45,13 +50,11 @@ def _page(folder: Path) -> str:
         if UNFINISHED not in path.parts
     }
     drawn = [picture(found[name], words) for name, words in PICTURES.items() if name in found]
-    missing = [name for name in EXPERIMENTS if name not in named and family_of(name) in families]
-    begun = sorted(path.name for path in folder.rglob(f"{UNFINISHED}/*") if path.is_dir())
     sections = [
         Section("claims", "The paper said, we measured", _claims(claims)),
         Section("figures", "Figures", "".join(map(figure, shown)) + "".join(drawn)),
         Section("cells", "Cells", _cells(named)),
-        Section("missing", "What is missing", _missing(missing, begun)),
+        Section("missing", "What is missing", missing(folder, named, whole)),
     ]
     lead = (
         "Explicit explore-exploit reinforcement learning (Henaff, NeurIPS 2019), reproduced. Of "
@@ -88,31 +91,24 @@ def _cells(named: dict[str, Result]) -> str:
         seeds = said.get("settings", {}).get("seeds", [])
         time = duration(took[name].seconds) if name in took else ""
         made = ", ".join(str(said[key]) for key in ("device", "version") if said.get(key))
-        commit = f" at {said['commit'][:8]}" if said.get("commit") else ""
+        commit = f" at {shown_commit(said['commit'])}" if said.get("commit") else ""
         config = said.get("config", said.get("configs"))
         cells = (
             f"<strong>{escape(name)}</strong><div>{escape(what)}</div>",
             f"<code>{escape(command)}</code>{'' if config is None else folded('configuration', config)}",
-            escape(", ".join(map(str, seeds))),
+            escape(_runs(seeds)),
             escape(", ".join(filter(None, (made + commit, time)))),
         )
         rows.append(("", cells))
     return table(("experiment", "the command that repeats it", "seeds", "made by"), rows)
 
 
-def _missing(missing: list[str], begun: list[str]) -> str:
-    """Cells that were not run, and those that failed or were interrupted on the way."""
-    if not missing and not begun:
-        return "<p>Nothing: every experiment of these families has results.</p>"
-    parts = ""
-    if begun:
-        parts += (
-            f"<p>Begun and not finished; the same command goes on with them: {escape(', '.join(begun))}.</p>"
-        )
-    if missing:
-        rows = [
-            ("", (escape(name), escape(about(name)), f"<code>e3rl reproduce {escape(name)}</code>"))
-            for name in missing
-        ]
-        parts += table(("experiment", "what it is", "command"), rows)
-    return parts
+def _runs(seeds: Sequence[int]) -> str:
+    """Such as "0 to 4, 7": what follows one another is told by its ends."""
+    parts: list[list[int]] = []
+    for seed in sorted(seeds):
+        if parts and seed == parts[-1][-1] + 1:
+            parts[-1].append(seed)
+        else:
+            parts.append([seed])
+    return ", ".join(str(own[0]) if len(own) == 1 else f"{own[0]} to {own[-1]}" for own in parts)

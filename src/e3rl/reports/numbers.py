@@ -1,0 +1,232 @@
+"""Numbers in the sentences of the documentation. Between the marks `<!-- n: KEY -->` and `<!-- /n -->` stands what the
+data say today; a key is the name of one of these functions and what it is asked about, such as `solved stopping/h5`."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from e3rl.experiments.durations import seconds_of
+from e3rl.reports.claims.evidence import Evidence
+from e3rl.reports.deterministic import explored
+from e3rl.reports.lock_budgets import PAPER_RATIO
+from e3rl.reports.results import Result
+from e3rl.types import UserError
+
+Rows = list[dict[str, str]]
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+NO_WAY = -20.0
+"""The best return in a maze whose goal is too far away: to stand still for 100 moves."""
+CLOSE = 1e-4
+
+
+def rows_of(evidence: Evidence, experiment: str) -> Rows:
+    found = evidence.rows(experiment)
+    if not found:
+        raise UserError(f"a page tells of {experiment}, which has no results")
+    return found
+
+
+def result_of(evidence: Evidence, experiment: str) -> Result:
+    found = evidence.find(experiment)
+    if found is None:
+        raise UserError(f"a page tells of {experiment}, which has no results")
+    return found
+
+
+def about(evidence: Evidence, experiment: str) -> dict[str, Any]:
+    return result_of(evidence, experiment).about
+
+
+def each(experiments: Iterable[str]) -> list[str]:
+    """`stopping/h5,10` is short for stopping/h5 and stopping/h10."""
+    found = []
+    for name in experiments:
+        first, *others = name.split(",")
+        found += [first, *(first.rstrip("0123456789") + other for other in others)]
+    return found
+
+
+def signed(value: float, digits: int = 0) -> str:
+    """With a minus as it is printed, and no zero below zero."""
+    return f"{value:.{digits}f}".replace("-", "−") if round(value, digits) else f"{0:.{digits}f}"
+
+
+def ends(values: Iterable[float], digits: int = 0) -> str:
+    """Such as "8 to 16"."""
+    told = list(values)
+    return " to ".join(dict.fromkeys(signed(end, digits) for end in (min(told), max(told))))
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Such as "a, b and c"."""
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
+def solved(evidence: Evidence, *experiments: str) -> str:
+    """Locks opened, over all seeds and both rewards."""
+    every = [row["solved"] == "True" for name in each(experiments) for row in rows_of(evidence, name)]
+    return f"{sum(every)} of {len(every)}"
+
+
+def solved_at(evidence: Evidence, experiment: str, ratio: str, reward: str) -> str:
+    """Locks opened after so many episodes per level."""
+    share = evidence.solved(experiment, reward, int(ratio))
+    if share is None:
+        raise UserError(f"a page tells of {experiment} at {ratio}H, which was not measured")
+    return f"{share.hits} of {share.total}"
+
+
+def levels(evidence: Evidence, which: str, *experiments: str) -> str:
+    """Episodes per level: the medians of every lock and reward, or the most of any seed."""
+    found = [
+        [
+            int(row["episodes"]) / int(row["horizon"])
+            for row in rows_of(evidence, name)
+            if row["reward"] == reward
+        ]
+        for name in each(experiments)
+        for reward in ("standard", "antishaped")
+    ]
+    if which == "most":
+        return signed(max(max(own) for own in found))
+    return ends(float(np.median(own)) for own in found)
+
+
+def budget(evidence: Evidence, horizon: str) -> str:
+    """The paper's, per level."""
+    return str(PAPER_RATIO[int(horizon)])
+
+
+def greedy(
+    evidence: Evidence, experiment: str, episodes: str, which: str = "median", digits: str = "0"
+) -> str:
+    """Of Neural-E³ after so many episodes of exploring: the seeds' median, or all of them."""
+    told = [one for one in about(evidence, experiment)["exploit"] if one["budget"] == int(episodes)]
+    values = [one["return_mean"] for one in sorted(told, key=lambda one: one["seed"])]
+    if which == "seeds":
+        return listed([signed(value, int(digits)) for value in values])
+    return signed(float(np.median(values)), int(digits))
+
+
+def finals(evidence: Evidence, what: str, which: str, *experiments: str) -> str:
+    """Of baselines: the `first`, the `last` or the `range` over seeds of `episodes`, `first_found` or `over_bar`."""
+    values = [one[what] for name in experiments for one in about(evidence, name)["final"].values()]
+    told = [value for value in values if value is not None]
+    return {
+        "first": f"{min(told):,}",
+        "last": f"{max(told):,}",
+        "range": f"{min(told):,} to {max(told):,}",
+    }[which]
+
+
+def reached(evidence: Evidence, experiment: str, which: str) -> str:
+    """Exploring a control task: how many episodes of each seed reached the goal, or in which epoch the first did."""
+    per_epoch, _ = explored(result_of(evidence, experiment))
+    by_seed: dict[str, list[int]] = {}
+    for row in rows_of(evidence, experiment):
+        if row["phase"] == "explore":
+            own = by_seed.setdefault(row["seed"], [])
+            own += [int(row["episode"])] if row["reached"] == "True" else []
+    if which == "counts":
+        return listed([str(len(own)) for own in by_seed.values()])
+    epochs = sorted({(min(own) - 1) // per_epoch for own in by_seed.values()})
+    return listed([ORDINALS[epoch] for epoch in epochs], "or")
+
+
+def shortest(evidence: Evidence, which: str, *experiments: str) -> str:
+    """Greedy episodes in mazes: on the shortest way, of those with one; or those without, missed, or with a detour."""
+    rows = [row for name in experiments for row in rows_of(evidence, name) if row["phase"] == "exploit"]
+    possible = [row for row in rows if float(row["optimal_return"]) > NO_WAY + CLOSE]
+    best = [row for row in possible if float(row["return"]) > float(row["optimal_return"]) - CLOSE]
+    missed = [row for row in possible if row["reached"] != "True"]
+    counts = {
+        "all": len(rows), "possible": len(possible), "impossible": len(rows) - len(possible), "best": len(best),
+        "missed": len(missed), "detours": len(possible) - len(best) - len(missed),
+    }  # fmt: skip
+    return str(counts[which])
+
+
+def lead(evidence: Evidence, which: str, one: str, other: str) -> str:
+    """What one collects more than the other while exploring, an episode: by seed, or its mean, after the first epoch
+    or in the last."""
+    part = slice(-1, None) if which.startswith("last") else slice(1, None)
+    ours, theirs = (explored(result_of(evidence, name))[1][:, part].mean(axis=1) for name in (one, other))
+    difference = (ours - theirs).tolist()
+    return ends(difference, 1) if which.endswith("seeds") else signed(float(np.mean(difference)), 1)
+
+
+def failed(evidence: Evidence, experiment: str, how: str = "failures") -> str:
+    """Runs of DREEM that ended with too little, or that went wrong in another way."""
+    told = about(evidence, experiment)["rows"]
+    return f"{sum(one[how] for one in told)} of {sum(one['runs'] for one in told)}"
+
+
+def bench(evidence: Evidence, name: str, field: str = "ratio", digits: str = "1", times: str = "1") -> str:
+    """A number of a row of `e3rl bench`: `neural/plan/zero/fresh`; several rows give their range."""
+    values = [_benchmark(evidence, one)[field] * float(times) for one in name.split(",")]
+    return ends(values, int(digits))
+
+
+def _benchmark(evidence: Evidence, name: str) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = about(evidence, f"bench/{name.partition('/')[0]}")["rows"]
+    return next(row for row in rows if row["name"] == name)
+
+
+def bench_ratio(evidence: Evidence, name: str, field: str, other: str, digits: str = "1") -> str:
+    """One number of a row of `e3rl bench` as a multiple of another."""
+    row = _benchmark(evidence, name)
+    return signed(row[field] / row[other], int(digits))
+
+
+def calibration(evidence: Evidence, utility: str, which: str, digits: str = "0") -> str:
+    """Of the disagreement about pairs that were not tried, the share in % that is left, at the end, about those tried
+    ten times and more: on the locks, by models that know dice or by `plain` ones."""
+    rows = about(evidence, "bench/calibration")["rows"]
+    own = [
+        row
+        for row in rows
+        if row["name"].startswith("calibration/lock") and row["name"].endswith(f"/{utility}")
+    ]
+    chosen = [row for row in own if ("-dice/" in row["name"]) == (which == "dice")]
+    return ends((100 * row["well_tried"][-1] / row["untried"][-1] for row in chosen), int(digits))
+
+
+def got_there(evidence: Evidence, experiment: str) -> str:
+    """Seeds of a baseline that came above the bar of its task."""
+    waited = evidence.to_bar(experiment)
+    if waited is None:
+        raise UserError(f"a page tells of {experiment}, which has no results")
+    return f"{waited.share.hits} of {waited.share.total}"
+
+
+def speed(evidence: Evidence) -> str:
+    """Our steps a second as a multiple of Stable-Baselines3's, over all tasks."""
+    return ends(one["speed_ratio"] for one in about(evidence, "peers/summary")["rows"])
+
+
+def took(evidence: Evidence, experiment: str, unit: str = "seconds") -> str:
+    """All seeds of an experiment together."""
+    found = result_of(evidence, experiment)
+    seconds = seconds_of(found.about, found.table)
+    return signed(seconds / 60 if unit == "minutes" else seconds)
+
+
+NUMBERS: dict[str, Callable[..., str]] = {
+    one.__name__.replace("_", "-"): one
+    for one in (
+        solved, solved_at, levels, budget, greedy, finals, reached, shortest, lead, failed, bench, bench_ratio,
+        calibration, got_there, speed, took,
+    )
+}  # fmt: skip
+
+
+def number(key: str, evidence: Evidence) -> str:
+    """What stands between the marks of a key."""
+    name, *words = key.split()
+    if name not in NUMBERS:
+        raise UserError(f"no number is called {name!r}; there are {', '.join(NUMBERS)}")
+    try:
+        return NUMBERS[name](evidence, *words)
+    except (IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
+        raise UserError(f"the number {key!r} cannot be told: {type(error).__name__}: {error}") from error
