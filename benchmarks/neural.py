@@ -59,7 +59,15 @@ CONFIG = {
     "seeds_playouts": 20,
     "seed": 0,
 }
-QUICK = {"leaves": ["value"], "noises": ["common"], "dqn_updates": 0, "repeats": 3, "growth": {}, "batches": [], "seeds": []}
+QUICK = {
+    "leaves": ["value"],
+    "noises": ["common"],
+    "dqn_updates": 0,
+    "repeats": 3,
+    "growth": {},
+    "batches": [],
+    "seeds": [],
+}
 PAPER = PRESETS[CONFIG["settings"]]
 EAGER = "eager PyTorch"
 SETTING = {"K": "particles", "playouts": "playouts"}
@@ -324,4 +332,9 @@ def rows() -> list[dict]:
     table = [*planning(problem, sgemm), model_updates(problem, sgemm)]
     table += [dqn_updates(problem, sgemm)] if CONFIG["dqn_updates"] else []
     times = {row["name"]: row["ours_s"] for row in table}
-    return [*table, *growth(problem, times.get("neural/plan/rollout/fresh", math.nan)), *batches(problem), *seeds()]
+    return [
+        *table,
+        *growth(problem, times.get("neural/plan/rollout/fresh", math.nan)),
+        *batches(problem),
+        *seeds(),
+    ]
