@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import json
-import os
 import re
 import shlex
 import sys
@@ -38,6 +37,7 @@ LONGEST_NAME = 200
 def train(args: argparse.Namespace) -> int:
     from e3rl.experiments.agents import AGENTS
     from e3rl.reports.learning import draw_runs
+    from e3rl.runs.kept_programs import keep_compiled_programs
     from e3rl.runs.progress import LiveLine
     from e3rl.runs.train import train as train_seeds
 
@@ -157,18 +157,6 @@ def environment(name: str, flags: Collection[str]) -> str:
         if option in flags and SHORT_NAMES.get(name, name) not in {SHORT_NAMES[owner] for owner in owners}:
             raise UserError(f"--{option} belongs to {' and '.join(owners)}: {name} has no {option}")
     return SHORT_NAMES.get(name, name)
-
-
-def keep_compiled_programs() -> None:
-    """Compiling takes longer than a short run: what was compiled once is kept for the next time."""
-    import jax
-
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        try:
-            home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        except RuntimeError:  # a user without a home, as in some containers
-            return
-        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "e3rl" / "jax"))
 
 
 def _pairs(items: Sequence[str], option: str) -> dict[str, str]:
