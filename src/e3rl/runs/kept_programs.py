@@ -8,13 +8,14 @@ import contextlib
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 LARGEST = 1_000_000_000
 """Bytes that are kept; beyond, what was not used for longest goes first."""
-LONG_ENOUGH, JAX_LONG_ENOUGH = 0.02, 1.0
+LONG_ENOUGH, JAX_LONG_ENOUGH = 0.0, 1.0
 """Seconds of compiling that are worth a file, here and by JAX's own default."""
 HIT, ASKED = "/jax/compilation_cache/cache_hits", "/jax/compilation_cache/compile_requests_use_cache"
 
@@ -23,16 +24,16 @@ _counted: Counter[str] = Counter()
 
 def keep_compiled_programs() -> None:
     """From now on in this process, unless JAX_ENABLE_COMPILATION_CACHE=false or there is no place for it."""
-    if not jax.config.jax_enable_compilation_cache:
+    if not _setting("enable_compilation_cache"):
         return
-    if jax.config.jax_compilation_cache_dir is None:
+    if _setting("compilation_cache_dir") is None:
         folder = _own_folder()
         if folder is None:
             return
         _make_room(folder)
         jax.config.update("jax_compilation_cache_dir", str(folder))
         compilation_cache.reset_cache()  # otherwise nothing changes once something was compiled
-    if jax.config.jax_persistent_cache_min_compile_time_secs == JAX_LONG_ENOUGH:
+    if _setting("persistent_cache_min_compile_time_secs") == JAX_LONG_ENOUGH:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", LONG_ENOUGH)
     if ASKED not in _counted:
         _counted[ASKED] = 0
@@ -46,12 +47,16 @@ def compiled_so_far() -> Counter[str]:
 
 def what_became_of_compiling(before: Counter[str]) -> str:
     """Whether programs since then came from those that are kept, for people; nothing where none are."""
-    folder, since = jax.config.jax_compilation_cache_dir, _counted - before
+    folder, since = _setting("compilation_cache_dir"), _counted - before
     if folder is None or not since[ASKED]:
         return ""
     if since[HIT] > since[ASKED] // 2:
         return f"programs were taken from {folder}, where they had been kept"
     return f"compiled; programs are kept in {folder} for the next time"
+
+
+def _setting(name: str) -> Any:
+    return getattr(jax.config, f"jax_{name}")  # by name: JAX has no types for these
 
 
 def _count(event: str, **_: object) -> None:
