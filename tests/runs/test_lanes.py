@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from e3rl.runs.lanes import as_lane, by_lane, lane_of, over_lanes, seed_keys, side_by_side
+from e3rl.runs.lanes import as_called, as_lane, by_lane, lane_of, over_lanes, seed_keys, side_by_side
 from e3rl.types import key_for
 
 PLACES = jnp.array([[1.0, 2.0], [3.0, 5.0], [7.0, 11.0]])
@@ -74,7 +74,7 @@ def test_what_is_compiled_ahead_is_not_compiled_again(lanes):
     *arrays, count = arguments(lanes)
     walked = over_lanes(traced_walk)
     with ThreadPoolExecutor(1) as pool:
-        walked.compile_ahead(pool, lambda: tuple(arrays), count)
+        walked.compile_ahead(pool, lambda: as_called(tuple(arrays)), count)
         found = walked(*arrays, count)
     assert traced == [count]
     for one, other in zip(*map(jax.tree.leaves, (found, over_lanes(walk)(*arrays, count))), strict=True):

@@ -23,7 +23,7 @@ from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.slots import Episodes, OneSeed
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
-from e3rl.runs.lanes import as_lane, lane_of, over_lanes
+from e3rl.runs.lanes import as_called, as_lane, lane_of, over_lanes
 from e3rl.runs.processors import processors
 from e3rl.types import Key, Keys, Trajectory, key_for
 
@@ -63,7 +63,9 @@ class CompiledAgent:
         if len(processors()) < 2:
             yield
             return
-        models, functional = policy.models, isinstance(env, AbstractEnvironment)
+        functional = isinstance(env, AbstractEnvironment)
+        env, policy, replay, keys, t = as_called((env, policy, replay, keys, t))
+        models = policy.models
 
         def greedy() -> tuple:
             return env, self.exploit.looks(models, replay, keys), replay, keys, t

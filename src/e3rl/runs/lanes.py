@@ -30,8 +30,8 @@ class OverLanes:
                 return function(*eqx.combine(arrays, static))
 
             if _lanes(arrays) == 1:
-                return as_lane(one_lane(lane_of(arrays)))
-            return jax.vmap(one_lane)(arrays)
+                return _strong(as_lane(one_lane(lane_of(arrays))))
+            return _strong(jax.vmap(one_lane)(arrays))
 
         self._compiled: Any = eqx.filter_jit(compiled, compiler_options=options)
         self._ahead: dict[tuple, Future[None]] = {}
@@ -61,14 +61,11 @@ class OverLanes:
         return joined(done)
 
     def compile_ahead(self, pool: Executor, args: Callable[[], tuple], *plain: int) -> None:
-        """For arguments that look like these, the plain numbers at their end, in another thread. Who calls it before
-        that is done waits."""
+        """In another thread, for arguments that look like these (`as_called`), the plain numbers at their end. Who calls
+        it before that is done waits."""
 
         def compile_now() -> None:
-            own = args()
-            if jax.default_backend() == "cpu":
-                own = by_single_lane(own, _lanes(eqx.filter(own, eqx.is_array)))[0]
-            self._compiled.lower(*own, *plain).compile()
+            self._compiled.lower(*args(), *plain).compile()
 
         self._ahead[plain] = pool.submit(compile_now)
 
@@ -93,6 +90,14 @@ def _lanes(arrays: Any) -> int:
     return count
 
 
+def as_called(args: Any) -> Any:
+    """Arguments as those of the programs that they lead to."""
+    lanes = _lanes(eqx.filter(args, eqx.is_array))
+    if lanes == 1 or jax.default_backend() != "cpu":
+        return args
+    return by_single_lane(args, lanes)[0]
+
+
 def by_single_lane(tree: Any, lanes: int) -> list[Any]:
     """Each seed's part of `tree`, as that of a program of one lane. By way of the host, where a part is a view: nothing
     is compiled for it."""
@@ -112,6 +117,11 @@ def by_single_lane(tree: Any, lanes: int) -> list[Any]:
 
 def _is_key(leaf: Array) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _strong(tree: Any) -> Any:
+    """The same with types that no other gives way to: JAX compiles anew where a Python number had made one weak."""
+    return jax.tree.map(lambda leaf: leaf if _is_key(leaf) else leaf.astype(leaf.dtype), tree)
 
 
 def joined(trees: Sequence[Any]) -> Any:
