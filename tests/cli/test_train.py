@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import gymnasium
-import jax
 import pytest
 from matplotlib.figure import Figure
 
@@ -225,27 +224,3 @@ def test_the_default_folder_of_many_settings_can_be_made(tmp_path):
     assert folder("1").parent == Path("runs")
     assert folder("1") != folder("2")
     assert folder("1").name.endswith("-seeds0-1")
-
-
-@pytest.fixture
-def no_cache():
-    kept = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", None)
-    yield
-    jax.config.update("jax_compilation_cache_dir", kept)
-
-
-def test_compiled_programs_are_kept(no_cache, monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    training.keep_compiled_programs()
-    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "e3rl" / "jax")
-
-
-def test_nothing_is_kept_for_a_user_without_a_home(no_cache, monkeypatch):
-    def nobody():
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", nobody)
-    training.keep_compiled_programs()
-    assert jax.config.jax_compilation_cache_dir is None

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from e3rl.cli.claims import claims
 from e3rl.cli.errors import explained
 from e3rl.cli.output import table
-from e3rl.cli.training import keep_compiled_programs
 from e3rl.runs.summary import duration
 from e3rl.types import UserError
 
@@ -99,6 +98,7 @@ def _run(task: "Task", out: Path) -> list[dict[str, Any]]:
 
     from e3rl.experiments.catalogue import EXPERIMENTS, IS_DONE
     from e3rl.reports.drawn import DRAWN
+    from e3rl.runs.kept_programs import keep_compiled_programs
 
     if task.smoke and task.cell not in {**IS_DONE, **DRAWN}:
         raise UserError(f"{task.cell} has no smaller version: leave --scale out")

@@ -3,11 +3,10 @@
 import argparse
 import hashlib
 import json
-import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +36,7 @@ LONGEST_NAME = 200
 @noted(lambda: "training had not begun")
 def train(args: argparse.Namespace) -> int:
     from e3rl.experiments.agents import AGENTS
-    from e3rl.reports.learning import draw_runs
+    from e3rl.runs.kept_programs import keep_compiled_programs
     from e3rl.runs.progress import LiveLine
     from e3rl.runs.train import train as train_seeds
 
@@ -83,22 +82,24 @@ def train(args: argparse.Namespace) -> int:
         )
     with noted(lambda: f"training is complete, in {out}"):
         if args.json:
-            picture = _picture(lambda: draw_runs(paths, out / "learning.png"))
+            picture = _picture(paths, out)
             print(json.dumps({"runs": summaries, "figure": None if picture is None else str(picture)}))
             return 0
         for path, summary in zip(paths, summaries, strict=True):
             print(verdict(summary, agent.explores_first), f"({path})", flush=True)
-        picture = _picture(lambda: draw_runs(paths, out / "learning.png"))
+        picture = _picture(paths, out)
         if picture is not None:
             print(f"picture: {picture}")
         print(f"next: e3rl evaluate {shlex.quote(str(paths[0]))} --episodes 1000")
         return 0
 
 
-def _picture(draw: Callable[[], Path]) -> Path | None:
+def _picture(paths: Sequence[Path], out: Path) -> Path | None:
     """The picture of a run whose results stand, whatever becomes of it."""
+    from e3rl.reports.learning import draw_runs
+
     try:
-        return draw()
+        return draw_runs(paths, out / "learning.png")
     except (UserError, OSError, MemoryError) as error:
         tell(f"no picture: {explained(error)}")
         return None
@@ -157,18 +158,6 @@ def environment(name: str, flags: Collection[str]) -> str:
         if option in flags and SHORT_NAMES.get(name, name) not in {SHORT_NAMES[owner] for owner in owners}:
             raise UserError(f"--{option} belongs to {' and '.join(owners)}: {name} has no {option}")
     return SHORT_NAMES.get(name, name)
-
-
-def keep_compiled_programs() -> None:
-    """Compiling takes longer than a short run: what was compiled once is kept for the next time."""
-    import jax
-
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        try:
-            home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        except RuntimeError:  # a user without a home, as in some containers
-            return
-        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "e3rl" / "jax"))
 
 
 def _pairs(items: Sequence[str], option: str) -> dict[str, str]:

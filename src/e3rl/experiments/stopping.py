@@ -5,7 +5,6 @@ with both rewards, are lanes of one program.
 """
 
 import dataclasses
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +36,7 @@ from e3rl.neural.old_names import stored_config
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.training import NeuralProgram
 from e3rl.runs.folder import RunFolder
+from e3rl.runs.processors import processors
 from e3rl.runs.record import Record
 from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
@@ -169,7 +169,7 @@ def run(
 def _together(cases: list[Case]) -> list[list[Case]]:
     """The cases that share a program: all of them on an accelerator; on a CPU, where lanes that are over would only be
     waited for, as many as there are processors."""
-    count = len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else len(cases)
+    count = len(processors()) if jax.default_backend() == "cpu" else len(cases)
     return [cases[start : start + count] for start in range(0, len(cases), count)]
 
 

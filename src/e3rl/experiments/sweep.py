@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from e3rl.experiments.failed import note_failure
+from e3rl.runs.processors import processors
 
 Say = Callable[[str], None]
 RETRIES = 3
@@ -151,13 +152,6 @@ def _attempt(
                 say(last)
         running.discard(process)
     return process.returncode, last
-
-
-def processors() -> list[int]:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 def shares(available: Sequence[int], workers: int) -> list[set[int]]:

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float, Int, Shaped
-from scipy.stats import norm, qmc
 
 from e3rl.envs.encoding import Encoding
 from e3rl.models.base import AbstractDynamics, AbstractFamily, Prediction, Problem
@@ -167,6 +166,8 @@ def _spread(points: int, latent: int) -> Float[np.ndarray, "{points} {latent}"]:
     """Fixed values of z that fill its prior evenly; the first is followed by more and more of the corners."""
     if points == 1:
         return np.zeros((1, latent), np.float32)
+    from scipy.stats import norm, qmc  # half a second, for this line
+
     uniform = qmc.Halton(latent, scramble=False).random(points + 1)[1:]
     return norm.ppf(uniform).astype(np.float32)
 

@@ -125,7 +125,8 @@ class NeuralProgram(AbstractProgram):
             state = (epoch.models, learned.value, epoch.replay)
             record.hold(epoch.t + 1, state, self.stopping.abouts())
 
-        with record:
+        ahead = self.agent.compiling_ahead(self.env, policy, replay, self.keys, self._epoch(start))
+        with record, ahead:
             return explicit_explore_exploit(models, replay, slots, policy, start, after)
 
     def _inherit(self, steps: Steps, policy: Policy, replay: Replay) -> tuple[Replay, int]:

@@ -21,6 +21,7 @@ from e3rl.memory import refuse_too_large
 from e3rl.runs.checkpoint import load_tree, save_tree
 from e3rl.runs.folder import ABOUT, RunFolder, read_about, refuse_earlier
 from e3rl.runs.handover import Steps
+from e3rl.runs.kept_programs import keep_compiled_programs
 from e3rl.runs.lanes import as_lane, lane_of
 from e3rl.runs.logs import open_log
 from e3rl.runs.progress import Callback, LiveLine, Watcher, nobody
@@ -237,9 +238,12 @@ class AbstractAgent(ABC):
         How far it is stands on stderr, unless `progress` is false; a `watch` hears it instead. `callback` is called
         after every epoch of learning, and every round of practice, with the same `Progress`: if it returns False the
         run stops there, saved in `out`. `log="tensorboard"` also writes the rows of metrics.csv for TensorBoard.
+
+        Compiled programs are kept in the user's cache folder (`kept_programs`).
         """
         if log is not None and out is None:
             raise UserError("a log goes into the run's folder: give out=... with log=...")
+        keep_compiled_programs()
         folders = [RunFolder(Path(out))] if out is not None else []
         opened = None if log is None else open_log(log)
         with LiveLine(quiet=not progress) as line:

@@ -1,34 +1,138 @@
 """Several seeds in one program: every array carries a leading axis of lanes, one for each seed."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from e3rl.runs.processors import processors
+
+QUICKLY = {"xla_backend_optimization_level": 1}
 
 
-def over_lanes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile `function` for arguments whose arrays carry a leading axis of lanes; plain numbers are shared by all.
+class OverLanes:
+    """A function, compiled for arguments whose arrays carry a leading axis of lanes; plain numbers are shared by all.
 
-    On a GPU the lanes are one vmapped program; on a CPU, where that gains next to nothing, they take turns.
+    On a GPU the lanes are one vmapped program. On a CPU, where that gains next to nothing, each is a call of the
+    program of one lane, on all processors: what becomes of a seed does not depend on how many there are.
     """
 
-    @eqx.filter_jit
-    def compiled(*args: Any) -> Any:
-        arrays, static = eqx.partition(args, eqx.is_array)
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]):
+        def compiled(*args: Any) -> Any:
+            arrays, static = eqx.partition(args, eqx.is_array)
 
-        def one_lane(arrays: Any) -> Any:
-            return function(*eqx.combine(arrays, static))
+            def one_lane(arrays: Any) -> Any:
+                return function(*eqx.combine(arrays, static))
 
-        lanes = jax.tree.leaves(arrays)[0].shape[0]
-        if lanes == 1:
-            return as_lane(one_lane(lane_of(arrays)))
-        if jax.default_backend() == "cpu":
-            return jax.lax.map(one_lane, arrays)
-        return jax.vmap(one_lane)(arrays)
+            if _lanes(arrays) == 1:
+                return _strong(as_lane(one_lane(lane_of(arrays))))
+            return _strong(jax.vmap(one_lane)(arrays))
 
-    return compiled
+        self._compiled: Any = eqx.filter_jit(compiled, compiler_options=options)
+        self._ahead: dict[tuple, Future[None]] = {}
+        self._seen: set[tuple] = set()
+        """Plain numbers for which there is a program of one lane."""
+
+    def __call__(self, *args: Any) -> Any:
+        lanes = _lanes(eqx.filter(args, eqx.is_array))
+        if lanes > 1 and jax.default_backend() == "cpu":
+            return self._in_threads(args, lanes)
+        waited_for = self._ahead.pop(_plain(args), None)
+        if waited_for is not None and not waited_for.cancel():
+            wait([waited_for])  # what it could not compile is said below
+        return self._compiled(*args)
+
+    def _in_threads(self, args: tuple, lanes: int) -> Any:
+        each = by_single_lane(args, lanes)
+        done = []
+        if _plain(args) not in self._seen:  # compiled here, and not by every thread for itself
+            done.append(self(*each[0]))
+            self._seen.add(_plain(args))
+        pool = ThreadPoolExecutor(min(lanes, len(processors())))
+        try:
+            done += pool.map(lambda one: jax.block_until_ready(self._compiled(*one)), each[len(done) :])
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return joined(done)
+
+    def compile_ahead(self, pool: Executor, args: Callable[[], tuple], *plain: int) -> None:
+        """In another thread, for arguments that look like these (`as_called`), the plain numbers at their end. Who calls
+        it before that is done waits."""
+
+        def compile_now() -> None:
+            self._compiled.lower(*args(), *plain).compile()
+
+        self._ahead[plain] = pool.submit(compile_now)
+
+    def looks(self, *args: Any) -> Any:
+        """Arrays like those that it would return."""
+        shapes = eqx.filter_eval_shape(self._compiled, *args)
+        return jax.tree.map(lambda leaf: jax.device_put(np.zeros(leaf.shape, leaf.dtype)), shapes)
+
+
+def _plain(args: tuple) -> tuple:
+    """The plain numbers among arguments: for each there is a program."""
+    return tuple(arg for arg in args if isinstance(arg, int | float))
+
+
+def over_lanes(function: Callable[..., Any], once: bool = False) -> OverLanes:
+    """`function`, compiled; quickly, where it runs but `once`."""
+    return OverLanes(function, QUICKLY if once else {})
+
+
+def _lanes(arrays: Any) -> int:
+    count: int = jax.tree.leaves(arrays)[0].shape[0]
+    return count
+
+
+def as_called(args: Any) -> Any:
+    """Arguments as those of the programs that they lead to."""
+    lanes = _lanes(eqx.filter(args, eqx.is_array))
+    if lanes == 1 or jax.default_backend() != "cpu":
+        return args
+    return by_single_lane(args, lanes)[0]
+
+
+def by_single_lane(tree: Any, lanes: int) -> list[Any]:
+    """Each seed's part of `tree`, as that of a program of one lane. By way of the host, where a part is a view: nothing
+    is compiled for it."""
+
+    def cut(leaf: Any) -> list[Any]:
+        if not eqx.is_array(leaf):
+            return [leaf] * lanes
+        if _is_key(leaf):
+            return [leaf[lane : lane + 1] for lane in range(lanes)]
+        host = np.asarray(leaf)
+        return [jax.device_put(host[lane : lane + 1]) for lane in range(lanes)]
+
+    leaves, structure = jax.tree.flatten(tree)
+    parts = zip(*map(cut, leaves), strict=True)
+    return [jax.tree.unflatten(structure, part) for part in parts]
+
+
+def _is_key(leaf: Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _strong(tree: Any) -> Any:
+    """The same with types that no other gives way to: JAX compiles anew where a Python number had made one weak."""
+    return jax.tree.map(lambda leaf: leaf if _is_key(leaf) else leaf.astype(leaf.dtype), tree)
+
+
+def joined(trees: Sequence[Any]) -> Any:
+    """The opposite of `by_single_lane`."""
+
+    def join(*leaves: Array) -> Array:
+        if _is_key(leaves[0]):
+            return jnp.concatenate(leaves)
+        return jax.device_put(np.concatenate([np.asarray(leaf) for leaf in leaves]))
+
+    return jax.tree.map(join, *trees)
 
 
 def lane_of(tree: Any, lane: int = 0) -> Any:

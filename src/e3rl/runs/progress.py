@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from e3rl.runs.kept_programs import compiled_so_far, what_became_of_compiling
 from e3rl.runs.summary import duration
 
 PRACTISING = "practising"
@@ -101,13 +102,15 @@ class LiveLine:
         self.left = TimeLeft()
         self.notes: list[str] = []
         """Lines to be said once the run is under way, or done, so that one that is refused prints its error alone."""
+        self.compiling: Counter[str] | None = None
+        """What had been compiled when something is being compiled."""
 
     def __enter__(self) -> "LiveLine":
         return self
 
     def _begin(self, what: str) -> None:
         """Another program of the same command (a seed by itself) starts over."""
-        self.left = TimeLeft()
+        self.left, self.compiling = TimeLeft(), compiled_so_far()
         text = f"compiling, up to a minute: {what or 'the agent'}"
         if not self.console.is_terminal:
             print(text, file=sys.stderr)
@@ -156,6 +159,10 @@ class LiveLine:
         if progress.phase == "compiling":
             self._begin(progress.what)
             return
+        if self.compiling is not None:
+            self.notes += filter(None, [what_became_of_compiling(self.compiling)])
+            self.compiling = None
+            self._say_notes()
         learning = progress.phase in LEARNING and progress.phase != PRACTISING
         left = self.left(progress) if learning else None
         note = _note(progress, left)
