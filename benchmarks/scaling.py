@@ -43,8 +43,9 @@ CONFIG = {
             "K": [25, 100, 400, 1600],
             "playouts": [25, 50, 100, 200, 400],
             "buffer": [1_000, 10_000, 100_000, 1_000_000],
-            "seeds": [1, 2, 4, 8],
+            "seeds": [1, 2, 4],
             "states": [1_024, 16_384, 131_072, 1_048_576],
+            "H of an epoch": [5, 20, 100],
         },
         "gpu": {
             "H": [5, 10, 20, 50, 100],
@@ -55,6 +56,7 @@ CONFIG = {
             "buffer": [1_000, 10_000, 100_000, 1_000_000, 10_000_000],
             "seeds": [1, 4, 16, 64, 256],
             "states": [1_024, 16_384, 131_072, 1_048_576, 8_388_608],
+            "H of an epoch": [5, 10, 20, 50, 100],
         },
     },
     "peak_sizes": {"cpu": {"product": 1_024, "copy": 2**25}, "gpu": {"product": 8_192, "copy": 2**28}},
@@ -219,7 +221,7 @@ AXES: dict[str, tuple[str, Callable[[int], Work]]] = {
     "fit/bits": ("bits", lambda n: fitting(bits=n)),
     "fit/E": ("E", lambda n: fitting(members=n)),
     "fit/buffer": ("buffer", lambda n: fitting(transitions=n)),
-    "epoch/H": ("H", lambda n: epoch(horizon=n)),
+    "epoch/H": ("H of an epoch", lambda n: epoch(horizon=n)),
     "epoch/seeds": ("seeds", lambda n: epoch(seeds=n)),
     "table/states": ("states", lambda n: table(states=n)),
 }

@@ -24,7 +24,7 @@ from e3rl.runs.renamed import Table
 from e3rl.runs.settings import Settings
 
 RESULTS = Path(__file__).parents[1] / "results"
-FOLDERS = ("figures/figure1", "lock", "dreem")
+FOLDERS = ("figures/figure1", "lock", "dreem", "bench")
 NAMED = ("control", "maze", "baselines")
 """Folders whose pictures are called the same: they appear as figures/NAME-FOLDER.png."""
 PAGE = "report.html"

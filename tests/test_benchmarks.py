@@ -55,7 +55,7 @@ SMALLEST = {
     "scaling": {
         "horizon": 3, "epoch_horizon": 3, "playouts": 5, "value_updates": 1, "table_steps": 3, "repeats": 1,
         "sizes": {"cpu": {"H": [3], "bits": [5], "E": [2], "K": [5], "playouts": [5, 6], "buffer": [40],
-                          "seeds": [2], "states": [8]}},
+                          "seeds": [2], "states": [8], "H of an epoch": [3]}},
         "peak_sizes": {"cpu": {"product": 8, "copy": 16}},
     },
     "calibration": {

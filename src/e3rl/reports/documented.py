@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from e3rl.reports import deterministic, lock_budgets, stopping, unified
+from e3rl.reports import deterministic, lock_budgets, scaling, stopping, unified
 from e3rl.reports.baselines import METHODS
 from e3rl.reports.calibration import tables as calibration_tables
 from e3rl.reports.claims.evidence import Evidence
@@ -241,6 +241,12 @@ def _folder_of(evidence: Evidence, experiment: str, table: Callable[[Path], str]
         yield from table(found.table.parent).split("\n\n")[part].splitlines()
 
 
+def how_cost_grows(evidence: Evidence) -> Lines:
+    found = evidence.find("bench/scaling")
+    if found is not None:
+        yield from scaling.table(found.path.parent)
+
+
 PARTS: dict[str, Callable[[Evidence], Lines]] = {
     "lock budgets": lock_budget,
     "baselines, standard": lambda evidence: baselines_on_locks(evidence, "standard"),
@@ -256,6 +262,7 @@ PARTS: dict[str, Callable[[Evidence], Lines]] = {
     "calibration": calibration,
     "one phase": lambda evidence: _folder_of(evidence, "unified/lock-h5", unified.table),
     "repulsion": lambda evidence: _folder_of(evidence, "repulsion/lock-h5", unified.table, part=1),
+    "scaling": how_cost_grows,
 }
 
 

@@ -50,7 +50,7 @@ class Curve(NamedTuple):
         return largest if known[largest] >= BOUND else "latency"
 
 
-def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
     """The slope of a line through the logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0]) if len(sizes) > 1 else float("nan")
 
