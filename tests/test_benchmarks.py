@@ -31,7 +31,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SMALLEST = {
     "envs": {
         "copies": [1], "gymnasium_copies": [1], "steps_per_repeat": {"1": 200}, "gymnasium_steps_per_repeat": 20,
-        "repeats": 1,
+        "repeats": 1, "python_episodes": 3, "python_copies": [1, 2],
     },
     "neural": {
         "transitions": 40, "dqn_updates": 3, "repeats": 1, "growth": {"H": [3], "K": [5], "E": [2], "playouts": [5]},
