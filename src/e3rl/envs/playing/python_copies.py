@@ -143,15 +143,15 @@ class PythonCopies:
     def _execute(
         self, table: "_Table", plans: Int[np.ndarray, "n L"], lengths: Int[np.ndarray, " n"]
     ) -> None:
-        lengths = np.maximum(lengths, 1)  # an empty plan would never end
         for t in range(plans.shape[1]):
-            moving = table.running & (t < lengths)
-            if not np.count_nonzero(moving):
+            moving = table.running & (t < lengths) if t else table.running  # an empty plan would never end
+            count = np.count_nonzero(moving)
+            if not count:
                 break
-            actions = np.where(moving, plans[:, t], REST)
+            actions = np.where(moving, plans[:, t], REST) if count < self.copies else plans[:, t]
             answer = self.step(actions)
             if answer.failures:
-                moving[list(answer.failures)] = False
+                moving = moving & ~np.isin(np.arange(self.copies), list(answer.failures))
             table.record(moving, actions, answer)
             self._raise_first(answer.failures, table, 1)
 
@@ -190,6 +190,8 @@ class _Table:
         self.running = np.zeros(copies, bool)
         self.fresh: Bool[np.ndarray, " n"] | None = None
         """Copies that have been given an episode just now, None where there are none."""
+        self._longest = 0
+        """No copy's episode has lasted more steps than this."""
         self._started = 0
         self._episodes_before = episodes_before
         frames, steps = (episodes, time_limit, *shape), (episodes, time_limit)
@@ -225,14 +227,17 @@ class _Table:
         """One step of the copies that `moved`."""
         next_obs, reward, terminated, truncated, _ = answer
         before, self.time = self.time, self.time + moved
-        truncated = truncated | (self.time >= self._time_limit)
+        self._longest += 1
+        if self._longest >= self._time_limit:
+            truncated = truncated | (self.time >= self._time_limit)
+            self._longest = int(self.time.max())
         step = (self.obs, action, reward, next_obs, terminated, truncated, moved)
         self._recent.append((self.episode, before, step))
         if len(self._recent) == AT_ONCE:
             self._write()
         self.obs = next_obs
-        ended = moved & (terminated | truncated)
-        if np.count_nonzero(ended):
+        if np.count_nonzero(terminated) or np.count_nonzero(truncated):
+            ended = moved & (terminated | truncated)
             self.running = self.running & ~ended
             self.episode = np.where(ended, NO_EPISODE, self.episode)
 
