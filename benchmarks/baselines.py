@@ -3,7 +3,8 @@
 The yardstick is Stable-Baselines3 with the same hyperparameters on the same tasks (`peers/settings.py`), where it is
 installed; both libraries take turns. PPO on CartPole is measured twice: with settings tuned for it (8 environments, one
 large minibatch), and with Stable-Baselines3's own defaults (one environment, minibatches of 64). PPO+RND is timed over
-a million steps of the lock, compilation included.
+a million steps of the lock, compilation included. `products_s` is what the matrix products of learning alone would take
+at numpy's sgemm rate for large matrices.
 """
 
 import importlib
@@ -13,9 +14,11 @@ import time
 from pathlib import Path
 
 import numpy as np
+from timing import sgemm_rate
 
-from e3rl.baselines import PPO_CONFIGS
+from e3rl.baselines import PPO_CONFIGS, DQNConfig, PPOConfig
 from e3rl.baselines.loop_jax import JaxLoop
+from e3rl.baselines.observer import Observer, horizon_of
 from e3rl.envs.adapter import make
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
@@ -61,6 +64,29 @@ def with_bonus() -> dict:
     }
 
 
+def learning_flops(config: DQNConfig | PPOConfig, inputs: int, actions: int) -> float:
+    """Floating-point operations of the matrix products in the learning of an environment step. A gradient costs two
+    forward passes less the one towards the inputs."""
+
+    def passes(outputs: int, forward: int, gradient: int) -> float:
+        first, rest = inputs * config.hidden, config.hidden * (config.hidden + outputs)
+        return 2 * ((forward + gradient) * first + (forward + 2 * gradient) * rest)
+
+    if isinstance(config, DQNConfig):  # online and target network of what came next, and the step itself
+        rows = config.updates * config.batch / (config.steps * config.copies)
+        return rows * passes(actions, forward=3, gradient=1)
+    return config.epochs * (passes(actions, 1, 1) + passes(1, 1, 1))
+
+
+def products(algo: str, task: str) -> float:
+    """Seconds of the products of a million steps."""
+    settings = importlib.import_module("settings")
+    config, where = settings.config_of(algo, task, None), settings.TASKS[task]
+    env = make(where.ours, **where.options)
+    shape = Observer(env.observation_space, horizon_of(env.time_limit, config.clock)).shape
+    return 1e6 * learning_flops(config, shape[0], env.num_actions) / sgemm_rate()
+
+
 def beside(algo: str, task: str) -> dict:
     libraries = {"ours": (importlib.import_module("ours"), CONFIG["our_steps"])}
     try:
@@ -73,12 +99,15 @@ def beside(algo: str, task: str) -> dict:
             taken[name].append(1e6 / library.run(algo, task, 0, steps, episodes=0)["steps_per_second"])
     ours = statistics.median(taken["ours"])
     theirs = statistics.median(taken["theirs"]) if "theirs" in taken else None
+    bound = products(algo, task)
     return {
         "name": f"baselines/{algo}/{task}",
         "ours_s": ours,
         "yardstick": None if theirs is None else "stable-baselines3",
         "yardstick_s": theirs,
         "ratio": None if theirs is None else theirs / ours,
+        "products_s": bound,
+        "sgemm_fraction": bound / ours,
         "each_s": taken,
     }
 

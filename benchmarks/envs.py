@@ -4,10 +4,14 @@ Ours is one jitted program: every copy is reset, plays `time_limit` steps and is
 episode. A copy whose episode ends early waits for the others, and the steps it waits are not counted.
 Observations and rewards go into a checksum, so that the compiler cannot leave them out. Gymnasium's
 SyncVectorEnv resets a finished copy by itself; its actions are drawn beforehand, outside the measured time.
+
+`python-env/overhead` is what playing an environment that lives in Python costs beside its own steps: the time of
+`PythonCopies.play` with a plan that costs nothing, less that of Gymnasium's CartPole alone, which is the yardstick too.
 """
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 
 import equinox as eqx
 import gymnasium
@@ -16,7 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from timing import seconds_per_million
 
+from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.base import AbstractEnvironment
+from e3rl.envs.playing.open_loop import Plans
+from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.envs.registration import ENVIRONMENTS
 
 CONFIG = {
@@ -27,12 +34,15 @@ CONFIG = {
     "gymnasium_copies": [1, 64],
     "steps_per_repeat": {"1": 50_000, "64": 500_000, "4096": 2_000_000},
     "gymnasium_steps_per_repeat": 12_800,
+    "python_copies": [1, 8],
+    "python_episodes": 400,
     "repeats": 5,
     "seed": 0,
 }
 QUICK = {
     "environments": ["e3rl/CombinationLock-v0", "e3rl/MountainCar-v0", "e3rl/Acrobot-v1"],
     "copies": [64],
+    "python_episodes": 100,
     "gymnasium_copies": [64],
     "steps_per_repeat": {"64": 200_000},
     "gymnasium_steps_per_repeat": 6_400,
@@ -94,8 +104,61 @@ def gymnasium_sync(env_id: str, copies: int) -> Callable[[], int]:
     return run
 
 
+def alone(env_id: str, episodes: int) -> Callable[[], int]:
+    """Episodes of random play in one environment, every reset with a seed."""
+    env, rng = gymnasium.make(env_id), np.random.default_rng(CONFIG["seed"])
+    actions = rng.integers(env.action_space.n, size=env.spec.max_episode_steps).tolist()
+
+    def run() -> int:
+        steps = 0
+        for episode in range(episodes):
+            env.reset(seed=episode)
+            for i in range(len(actions)):
+                _, _, terminated, truncated, _ = env.step(actions[(episode + i) % len(actions)])
+                steps += 1
+                if terminated or truncated:
+                    break
+        return steps
+
+    return run
+
+
+def played(env_id: str, copies: int, episodes: int) -> Callable[[], int]:
+    """The same in copies, as agents play them."""
+
+    def one() -> GymnasiumEnvironment:
+        return GymnasiumEnvironment(gymnasium.make(env_id))
+
+    env, rng = PythonCopies(one(), copies, one), np.random.default_rng(CONFIG["seed"])
+    plans = [Plans(rng.integers(env.num_actions, size=(copies, 1)), np.ones(copies, int)) for _ in range(997)]
+
+    def run() -> int:
+        endless = itertools.cycle(plans)
+        rows = env.play(lambda *_: next(endless), jax.random.key(CONFIG["seed"]), episodes)
+        return int(rows.valid.sum())
+
+    return run
+
+
+def python_overhead(env_id: str = "CartPole-v1") -> Iterator[dict]:
+    episodes = CONFIG["python_episodes"]
+    runs = {f"x{copies}": played(env_id, copies, episodes) for copies in CONFIG["python_copies"]}
+    times = seconds_per_million({"alone": alone(env_id, episodes), **runs}, CONFIG["repeats"])
+    theirs = times["alone"]["median"]
+    for copies in CONFIG["python_copies"]:
+        own = times[f"x{copies}"]["median"] - theirs
+        yield {
+            "name": f"envs/python-env/overhead/x{copies}",
+            "ours_s": own,
+            "yardstick": f"gymnasium {env_id} step",
+            "yardstick_s": theirs,
+            "ratio": theirs / own,
+            "played_s": times[f"x{copies}"]["median"],
+        }
+
+
 def rows() -> list[dict]:
-    table = []
+    table = list(python_overhead())
     for env_id in CONFIG["environments"]:
         env = ENVIRONMENTS[env_id]()
         runs = {f"x{copies}": ours(env, copies) for copies in CONFIG["copies"]}

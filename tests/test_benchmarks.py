@@ -32,7 +32,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SMALLEST = {
     "envs": {
         "copies": [1], "gymnasium_copies": [1], "steps_per_repeat": {"1": 200}, "gymnasium_steps_per_repeat": 20,
-        "repeats": 1,
+        "repeats": 1, "python_episodes": 10, "python_copies": [1, 2],
     },
     "neural": {
         "transitions": 40, "dqn_updates": 3, "repeats": 1, "growth": {"H": [3], "K": [5], "E": [2], "playouts": [5]},
@@ -85,6 +85,15 @@ def test_every_benchmark_runs(name, monkeypatch):
         assert row["name"].startswith(f"{name}/")
         assert row["ours_s"] > 0.0
         assert {"yardstick", "yardstick_s", "ratio"} <= row.keys()
+
+
+@pytest.mark.parametrize("name", SMALLEST)
+def test_the_quick_version_changes_settings_that_there_are(name, monkeypatch):
+    for folder in (BENCHMARKS / "peers", BENCHMARKS):
+        monkeypatch.syspath_prepend(str(folder))
+    benchmark = importlib.import_module(name)
+    assert benchmark.QUICK
+    assert benchmark.QUICK.keys() <= benchmark.CONFIG.keys()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from e3rl.baselines.prioritised import SMALLEST_ERROR, PrioritisedReplay, SumTree
+from e3rl.baselines.prioritised import FANOUT, SMALLEST_ERROR, PrioritisedReplay, SumTree
 from e3rl.replay import Transitions
 
 CAPACITY = 11
@@ -43,13 +43,11 @@ def test_every_node_is_the_sum_of_its_leaves(leaves, writes):
     for index, priority in writes:
         leaves[index] = priority
         tree = update(tree, jnp.array([index], jnp.int32), jnp.array([priority / 8], jnp.float32))
-    nodes = np.asarray(tree.nodes)
-    half = len(nodes) // 2
-    padded = np.zeros(half)
+    padded = np.zeros(len(tree.levels[-1]))
     padded[:CAPACITY] = np.array(leaves) / 8
-    np.testing.assert_array_equal(nodes[half:], padded)
-    for node in range(1, half):
-        assert nodes[node] == nodes[2 * node] + nodes[2 * node + 1]
+    np.testing.assert_array_equal(tree.levels[-1], padded)
+    for above, below in itertools.pairwise(tree.levels):
+        np.testing.assert_array_equal(above, np.asarray(below).reshape(len(above), FANOUT).sum(axis=1))
     assert float(tree.total) == sum(leaves) / 8
 
 

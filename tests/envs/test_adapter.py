@@ -6,8 +6,9 @@ import pytest
 from gymnasium import spaces
 
 from e3rl import make
-from e3rl.envs.adapter import GymnasiumEnvironment, violation
+from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.lock import CombinationLock
+from e3rl.envs.membership import surely_member, violation
 from e3rl.envs.registration import FunctionalGymEnv
 from e3rl.types import UserError
 
@@ -242,6 +243,27 @@ def test_violation_agrees_with_gymnasium_on_members(env_id):
     space = gymnasium.make(env_id).observation_space
     space.seed(0)
     assert all(violation(space, space.sample()) is None for _ in range(20))
+
+
+SPACES = [
+    spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Box(-np.inf, np.inf, (2,), np.float64),
+    spaces.Box(np.array([-INF, 0.0], np.float32), np.array([1.0, INF], np.float32)), spaces.Box(0, 255, (2,), np.uint8),
+    spaces.Discrete(3, start=2), spaces.MultiBinary(2), spaces.MultiDiscrete([3, 3]),
+]  # fmt: skip
+SHOWN = [
+    *(np.array([x, y], dtype) for x in (-2, 0, 1, 300) for y in (0, 1) for dtype in (np.float32, np.float64, np.int64)),
+    *(np.array([x, 0.5], dtype) for x in (NAN, INF, -INF, 3e38) for dtype in (np.float32, np.float64)),
+    np.zeros(3, np.float32), np.zeros(2, np.uint8), [0.0, 0.0], None, 2, 4, 5, 2.0, True, NAN, np.int64(3), np.int64(9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_what_surely_is_a_member_has_no_violation(space):
+    passing = [obs for obs in SHOWN if surely_member(space)(obs)]
+    assert all(violation(space, obs) is None for obs in passing)
+    space.seed(0)
+    at_a_glance = isinstance(space, spaces.Box | spaces.Discrete)
+    assert at_a_glance == all(surely_member(space)(space.sample()) for _ in range(20))
 
 
 @pytest.mark.parametrize(

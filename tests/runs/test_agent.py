@@ -11,8 +11,9 @@ from gymnasium.vector.utils import batch_space
 from scripted import Echo, EchoConfig
 from tiny import LOCK, lock
 
-from e3rl.envs.adapter import batch_size, violation
+from e3rl.envs.adapter import batch_size
 from e3rl.envs.lock import CombinationLock
+from e3rl.envs.membership import violation
 from e3rl.experiments.agents import load
 from e3rl.runs.agent import AbstractAgent, checked_seed
 from e3rl.runs.folder import RunFolder, read_metrics

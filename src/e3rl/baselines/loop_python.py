@@ -1,15 +1,16 @@
 """Baselines on Gymnasium environments: acting and learning compiled, stepping in Python."""
 
+import functools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Shaped
+from jaxtyping import Array, Int
 
 from e3rl.baselines.base import AbstractBaseline, Metrics, Rollout, State
 from e3rl.baselines.loop_jax import Ended
@@ -33,9 +34,10 @@ class PythonCarry(NamedTuple):
     iteration: Int[Array, ""]
 
 
-@eqx.filter_jit
-def _act(algorithm: AbstractBaseline, state: State, key: Key, obs: Any) -> tuple[Array, Any]:
-    return algorithm.act(state, key, obs)
+@functools.lru_cache(maxsize=8)
+def _acting(algorithm: AbstractBaseline) -> Callable[[State, Key, Any], tuple[Array, Any]]:
+    """`act`, compiled. Looked up once: a `filter_jit` compares the algorithm again at every step."""
+    return jax.jit(lambda state, key, obs: algorithm.act(state, key, obs))
 
 
 @eqx.filter_jit(donate="all-except-first")
@@ -61,9 +63,10 @@ def fresh_state(algorithm: AbstractBaseline, key: Key, shape: tuple[int, ...], a
     return algorithm.init(key_for(key, "init"), shape, actions)
 
 
-@eqx.filter_jit
-def _keys(key: Key, iteration: Int[Array, ""], count: int) -> Shaped[Array, " {count}"]:
-    return jax.random.split(key_for(key, "train", iteration), count)
+@functools.partial(jax.jit, static_argnums=2)
+def _keys(key: Key, iteration: Int[Array, ""], count: int) -> tuple[Key, ...]:
+    keys = jax.random.split(key_for(key, "train", iteration), count)
+    return tuple(keys[i] for i in range(count))
 
 
 class PythonLoop:
@@ -75,6 +78,7 @@ class PythonLoop:
 
     def __init__(self, algorithm: AbstractBaseline, env: PythonCopies, seed: int, clock: bool):
         self.algorithm = algorithm
+        self._act = _acting(algorithm)
         self.env = env
         self.seed = seed
         self.key = jax.random.key(seed)
@@ -104,7 +108,7 @@ class PythonLoop:
         done, reports = int(first), list[Any]()
         self._mark()
         while len(reports) < count and (not reports or time.perf_counter() < until):
-            keys = _keys(self.key, jnp.array(done, jnp.int32), self.algorithm.steps + 1)
+            keys = _keys(self.key, np.int32(done), self.algorithm.steps + 1)
             try:
                 with disturbed():
                     rows, ended = zip(*(self._step(state, key) for key in keys[1:]), strict=True)
@@ -130,7 +134,7 @@ class PythonLoop:
     def _step(self, state: State, key: Key) -> tuple[Rollout, Ended]:
         """One step of every copy; those whose episode it ended start over."""
         obs = self.obs.copy()
-        chosen, extra = _act(self.algorithm, state, key, obs)
+        chosen, extra = self._act(state, key, obs)
         action, extra = jax.tree.map(np.asarray, (chosen, extra))
         answer = self._play(action)
         next_obs, returns = self.obs.copy(), self.returns.copy()

@@ -208,14 +208,17 @@ class ProximalPolicy(AbstractBaseline):
         rows = self.steps * self.copies
         samples = jax.tree.map(lambda leaf: leaf.reshape(rows, *leaf.shape[2:]), samples)
         k_order, k_update = jax.random.split(key)
-        order = jax.vmap(lambda k: jax.random.permutation(k, rows))(jax.random.split(k_order, config.epochs))
         updates = config.epochs * config.minibatches
-        batches = order.reshape(updates, rows // config.minibatches)
+        batches = None  # all of them together, in any order
+        if config.minibatches > 1:
+            orders = jax.random.split(k_order, config.epochs)
+            order = jax.vmap(lambda k: jax.random.permutation(k, rows))(orders)
+            batches = order.reshape(updates, rows // config.minibatches)
 
         def update(carry: tuple, inputs: tuple) -> tuple[tuple, Metrics]:
             index, key = inputs
             learned, optimiser = carry
-            batch = samples if config.minibatches == 1 else jax.tree.map(lambda leaf: leaf[index], samples)
+            batch = samples if index is None else jax.tree.map(lambda leaf: leaf[index], samples)
             objective = eqx.filter_grad(self.loss, has_aux=True)
             gradient, metrics = objective(learned, novelty, batch, key)
             with jax.numpy_dtype_promotion("standard"):  # Adam raises its decay to a whole number of updates

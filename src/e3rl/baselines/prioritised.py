@@ -11,65 +11,64 @@ from e3rl.types import Key
 
 SMALLEST_ERROR = 1e-6
 """Added to every error, so that no transition is lost for ever."""
+FANOUT = 4
+"""Children of a node."""
 
 
 class SumTree(NamedTuple):
-    """A complete binary tree whose every node is the sum of its two children.
+    """Every node is the sum of its `FANOUT` children: a wide tree, because a step up or down costs much the same
+    however many children it looks at. Level 0 is the root alone, the last level has the leaves; node i has the children
+    FANOUT·i, FANOUT·i + 1, ..."""
 
-    Node 1 is the root, node i has the children 2i and 2i + 1, the leaves are the second half; node 0 is unused.
-    """
-
-    nodes: Float[Array, " nodes"]
+    levels: tuple[Float[Array, " nodes"], ...]
 
     @staticmethod
     def empty(capacity: int) -> "SumTree":
-        leaves = 1 << max(capacity - 1, 1).bit_length()
-        return SumTree(jnp.zeros(2 * leaves))
+        sizes = [-(-capacity // FANOUT)]  # of the levels above the leaves, in families that are whole
+        while sizes[-1] > 1:
+            sizes.append(-(-sizes[-1] // FANOUT))
+        return SumTree((jnp.zeros(1), *(jnp.zeros(FANOUT * size) for size in reversed(sizes))))
 
     @property
     def total(self) -> Float[Array, ""]:
-        return self.nodes[1]
-
-    @property
-    def depth(self) -> int:
-        """Levels between the root and a leaf."""
-        return self.nodes.shape[0].bit_length() - 2
+        return self.levels[0][0]
 
     def leaves(self, index: Int[Array, " B"]) -> Float[Array, " B"]:
-        return self.nodes[self.nodes.shape[0] // 2 + index]
+        return self.levels[-1][index]
 
     def update(self, index: Int[Array, " B"], priority: Float[Array, " B"]) -> "SumTree":
         """Set leaves and sum again upwards from them. Where an index comes twice, one of its priorities stands."""
-        node = self.nodes.shape[0] // 2 + index
-
-        def up(_: Int[Array, ""], carry: tuple) -> tuple:
-            nodes, node = carry
-            node = node // 2
+        below = self.levels[-1].at[index].set(priority)
+        levels, node = [below], index
+        for level in self.levels[-2::-1]:
+            node = node // FANOUT
             # From the children rather than by the difference, which would drift.
-            return nodes.at[node].set(nodes[2 * node] + nodes[2 * node + 1]), node
-
-        start = self.nodes.at[node].set(priority), node
-        nodes, _ = jax.lax.fori_loop(0, self.depth, up, start, unroll=True)  # twice as fast on a CPU
-        return SumTree(nodes)
+            below = level.at[node].set(jnp.sum(_families(below)[node], axis=-1))
+            levels.append(below)
+        return SumTree(tuple(reversed(levels)))
 
     def find(self, mass: Float[Array, " B"]) -> Int[Array, " B"]:
         """The leaves at which the running sum of priorities first exceeds each `mass` in [0, total)."""
-
-        def down(_: Int[Array, ""], carry: tuple) -> tuple:
-            node, mass = carry
-            left, right = self.nodes[2 * node], self.nodes[2 * node + 1]
+        node = jnp.zeros(mass.shape, jnp.int32)
+        place = jnp.arange(FANOUT, dtype=jnp.int32)
+        for level in self.levels[1:]:
+            priority = _families(level)[node]
+            before = jnp.cumsum(priority, axis=-1) - priority
             # Rounding may leave a mass beyond the last leaf with any priority: never enter an empty subtree.
-            go_right = (mass >= left) & (right > 0.0)
-            return 2 * node + go_right.astype(node.dtype), jnp.where(go_right, mass - left, mass)
-
-        root = jnp.ones(mass.shape, jnp.int32)
-        node, _ = jax.lax.fori_loop(0, self.depth, down, (root, mass))
-        return node - self.nodes.shape[0] // 2
+            possible = (priority > 0.0) & (mass[:, None] >= before)
+            child = jnp.max(jnp.where(possible, place, 0), axis=-1)
+            mass = mass - jnp.sum(jnp.where(place == child[:, None], before, 0.0), axis=-1)
+            node = FANOUT * node + child
+        return node
 
     def sample(self, key: Key, batch: int) -> Int[Array, " {batch}"]:
         """Leaves in proportion to their priorities, one from each of `batch` equal strata of the total."""
         strata = jnp.arange(batch, dtype=jnp.float32) + jax.random.uniform(key, (batch,))
         return self.find(strata * (self.total / batch))
+
+
+def _families(level: Float[Array, " nodes"]) -> Float[Array, "parents {FANOUT}"]:
+    return level.reshape(-1, FANOUT)
 
 
 class PrioritisedReplay(NamedTuple):
@@ -116,7 +115,11 @@ class PrioritisedReplay(NamedTuple):
         index = self.tree.sample(key, batch)
         chance = self.tree.leaves(index) / self.tree.total
         weight = (self.size.astype(jnp.float32) * chance) ** -beta
-        return jax.tree.map(lambda leaf: leaf[index], self.rows), index, weight / jnp.max(weight)
+        rows = jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), self.rows)
+        # Always so, but what is written there then has to wait for the weights, which read the leaves: otherwise the
+        # compiler makes two copies of all leaves at every update.
+        index = jnp.where(weight > 0.0, index, 0)
+        return rows, index, weight / jnp.max(weight)
 
     def prioritise(
         self, index: Int[Array, " B"], error: Float[Array, " B"], alpha: float

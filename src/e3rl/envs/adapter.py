@@ -1,6 +1,6 @@
 """The one door for environments: functional ones pass as they are, all others are adapted."""
 
-import contextlib
+import math
 import warnings
 from typing import Any
 
@@ -12,6 +12,7 @@ from jaxtyping import Float32
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.blame import RAISED, told
 from e3rl.envs.encoding import Encoding
+from e3rl.envs.membership import as_array, surely_member, violation
 from e3rl.envs.registration import ENVIRONMENTS, FunctionalGymEnv, build, suggestion
 from e3rl.types import UserError
 
@@ -101,17 +102,15 @@ class GymnasiumEnvironment:
         if not isinstance(env.action_space, spaces.Discrete):
             raise UserError(f"{self.name} {_refuse_actions(env.action_space)}")
         self._first_action = int(env.action_space.start)
-        self.action_space = spaces.Discrete(int(env.action_space.n))
+        self.num_actions = int(env.action_space.n)
+        self.action_space = spaces.Discrete(self.num_actions)
         self.observation_space = env.observation_space
+        self._surely_member = surely_member(env.observation_space)
         self.encoding = Encoding(env.observation_space)
         self.time_limit = _time_limit(env)
         """Steps after which an episode is cut, None where nothing cuts it."""
         self._episode = 0
         self._step: int | None = None
-
-    @property
-    def num_actions(self) -> int:
-        return int(self.action_space.n)
 
     def reset(self, seed: int | np.integer | None = None) -> Float32[np.ndarray, "*shape"]:
         """Start an episode; a seed also fixes those that follow it."""
@@ -126,21 +125,19 @@ class GymnasiumEnvironment:
         """(observation, reward, terminated, truncated) of an action, any integer scalar from 0."""
         if self._step is None:
             raise UserError(f"{self.name}: call reset() before step(), no episode is under way")
-        index = np.asarray(action)
-        if index.shape or index.dtype.kind not in "iu" or not 0 <= index < self.num_actions:
-            raise UserError(
-                f"{self.name}: action must be an integer from 0 to {self.num_actions - 1}, got {action!r}"
-            )
+        if type(action) is not int or not 0 <= action < self.num_actions:
+            action = self._index(action)
         self._step += 1
-        result = self.env.step(int(index) + self._first_action)
+        result = self.env.step(action + self._first_action)
         if not (isinstance(result, tuple) and len(result) == 5):
             raise self._error(
                 f"step must return (observation, reward, terminated, truncated, info), got {result!r}"
             )
         obs, reward, terminated, truncated, _ = result
-        for name, flag in (("terminated", terminated), ("truncated", truncated)):
-            if not isinstance(flag, bool | np.bool_):
-                raise self._error(f"{name} must be a bool, got {flag!r}")
+        if terminated.__class__ is not bool or truncated.__class__ is not bool:
+            for name, flag in (("terminated", terminated), ("truncated", truncated)):
+                if not isinstance(flag, bool | np.bool_):
+                    raise self._error(f"{name} must be a bool, got {flag!r}")
         step = self._encode(obs), self._number(reward), bool(terminated), bool(truncated)
         if terminated or truncated:
             self._step = None
@@ -156,13 +153,24 @@ class GymnasiumEnvironment:
         return BadReturn(f"{self.name}, episode {self._episode}, step {self._step}", problem)
 
     def _encode(self, obs: Any) -> Float32[np.ndarray, "*shape"]:
-        message = violation(self.observation_space, obs)
-        if message is not None:
-            raise self._error(message)
+        if not self._surely_member(obs):
+            message = violation(self.observation_space, obs)
+            if message is not None:
+                raise self._error(message)
         return self.encoding.encode(obs)
 
+    def _index(self, action: Any) -> int:
+        index = np.asarray(action)
+        if index.shape or index.dtype.kind not in "iu" or not 0 <= index < self.num_actions:
+            raise UserError(
+                f"{self.name}: action must be an integer from 0 to {self.num_actions - 1}, got {action!r}"
+            )
+        return int(index)
+
     def _number(self, reward: Any) -> float:
-        value = _as_array(reward)
+        if type(reward) is float and math.isfinite(reward):
+            return reward
+        value = as_array(reward)
         if value is None or value.size != 1 or value.dtype.kind not in "biuf":
             raise self._error(f"reward must be a number, got {reward!r}")
         if not np.isfinite(value).all():
@@ -188,32 +196,6 @@ def _time_limit(env: gymnasium.Env) -> int | None:
     return env.spec.max_episode_steps if env.spec is not None else None
 
 
-def _as_array(value: Any) -> np.ndarray | None:
-    with contextlib.suppress(TypeError, ValueError):
-        return np.asarray(value)
-    return None
-
-
-def violation(space: gymnasium.Space, obs: Any, name: str = "observation") -> str | None:
-    """Why `obs` is no member of `space`, None if it is one.
-
-    Kinder than `space.contains` on precision (float64 where float32 was promised), stricter on infinities,
-    which no model can be fitted to.
-    """
-    match space:
-        case spaces.Dict():
-            if not isinstance(obs, dict) or obs.keys() != space.spaces.keys():
-                return f"{name} must be a dict with the keys {list(space.spaces)}, got {obs!r}"
-            found = (violation(part, obs[key], f"{name}[{key!r}]") for key, part in space.spaces.items())
-        case spaces.Tuple():
-            if not isinstance(obs, tuple) or len(obs) != len(space.spaces):
-                return f"{name} must be a tuple of {len(space.spaces)}, got {obs!r}"
-            found = (violation(part, obs[i], f"{name}[{i}]") for i, part in enumerate(space.spaces))
-        case _:
-            return _leaf_violation(space, obs, name)
-    return next((message for message in found if message is not None), None)
-
-
 def batch_size(space: gymnasium.Space, obs: Any) -> int | None:
     """How many observations of `space` are side by side in `obs`, every array with a leading axis more, as
     `gymnasium.vector` has them; None where it is one observation, or none at all."""
@@ -225,47 +207,8 @@ def batch_size(space: gymnasium.Space, obs: Any) -> int | None:
             alike = isinstance(obs, tuple) and len(obs) == len(space.spaces)
             parts = list(zip(space.spaces, obs, strict=True)) if alike else []
         case _:
-            value = _as_array(obs)
+            value = as_array(obs)
             if value is None or value.ndim == 0 or value.shape[1:] != space.shape:
                 return None
             return len(value)
     return batch_size(*parts[0]) if parts else None
-
-
-def _leaf_violation(space: gymnasium.Space, obs: Any, name: str) -> str | None:
-    value = _as_array(obs)
-    if value is None or value.dtype.kind not in "biuf":
-        return f"{name} must be an array of numbers, got {obs!r}"
-    if value.shape != space.shape:
-        return f"{name} has shape {value.shape}, the space {space} has {space.shape}"
-    dtype = np.dtype(space.dtype)
-    if value.dtype.kind == "f" and dtype.kind != "f":
-        return f"{name} has dtype {value.dtype}, the space {space} has {dtype}: {obs!r}"
-    with np.errstate(over="ignore"):
-        # At the promised precision, lest a float64 on the bound count as beyond the bound's float32.
-        rounded = value.astype(dtype) if dtype.kind == "f" else value
-    bad = np.asarray(~np.isfinite(rounded))
-    if bad.any():
-        return f"{_entry(name, bad)} is {value[bad][0]}"
-    low, high = _limits(space)
-    bad = np.asarray((rounded < low) | (rounded > high))
-    if bad.any():
-        return f"{_entry(name, bad)} is {value[bad][0]}, outside the space {space}"
-    return None
-
-
-def _entry(name: str, bad: np.ndarray) -> str:
-    """The name of the first bad entry."""
-    place = ", ".join(str(i) for i in np.argwhere(bad)[0])
-    return f"{name}[{place}]" if place else name
-
-
-def _limits(space: gymnasium.Space) -> tuple[Any, Any]:
-    match space:
-        case spaces.Box():
-            return space.low, space.high
-        case spaces.Discrete():
-            return space.start, space.start + space.n - 1
-        case spaces.MultiDiscrete():
-            return space.start, space.start + space.nvec - 1
-    return 0, 1

@@ -63,6 +63,8 @@ class Encoding:
         if size == 0:
             raise UserError(f"the observation space {space} has no entries to encode")
         self.shape = _image_shape(space) or (size,)
+        self._as_it_is = isinstance(space, spaces.Box) and self.shape == space.shape and _scale(space) == 1.0
+        """Whether encoding is a matter of precision only."""
         bounds = [_bounds(leaf) for leaf in self._leaves]
         self.low = np.concatenate([low for low, _ in bounds]).reshape(self.shape)
         self.high = np.concatenate([high for _, high in bounds]).reshape(self.shape)
@@ -80,6 +82,8 @@ class Encoding:
 
     def encode(self, obs: Any) -> Any:
         """The encoded observation: a NumPy array on the host, a JAX one where `obs` holds JAX values."""
+        if self._as_it_is and type(obs) is np.ndarray:
+            return obs.astype(np.float32)
         values = [_lookup(obs, leaf.path) for leaf in self._leaves]
         xp = jnp if any(isinstance(value, jax.Array) for value in values) else np
         flat = [_encode(xp, leaf.space, value) for leaf, value in zip(self._leaves, values, strict=True)]
@@ -148,7 +152,8 @@ def _flatten(xp: Any, space: gymnasium.Space, value: Any) -> Any:
 def _encode(xp: Any, space: gymnasium.Space, value: Any) -> Any:
     match space:
         case spaces.Box():
-            return _flatten(xp, space, value).astype(np.float32) * np.float32(_scale(space))
+            flat, scale = _flatten(xp, space, value).astype(np.float32), _scale(space)
+            return flat if scale == 1.0 else flat * np.float32(scale)
         case spaces.MultiBinary():
             return _flatten(xp, space, value).astype(np.float32)
         case spaces.Discrete():

@@ -205,9 +205,7 @@ class CompiledAgent:
 
         def plan_all(key: Key, obs: np.ndarray, time: np.ndarray, running: np.ndarray) -> Plans:
             nonlocal memory
-            keys = jax.random.split(key, env.copies)
-            now = (keys, jnp.asarray(obs, storage), jnp.asarray(time), jnp.asarray(running))
-            plans = plan(*now, memory)
+            plans = plan(_split(key, env.copies), obs.astype(storage), time, running, memory)
             memory = plans.memory
             return plans
 
@@ -221,6 +219,8 @@ class CompiledAgent:
         )
         return as_lane(jax.tree.map(jnp.asarray, frames))
 
+
+_split = jax.jit(jax.random.split, static_argnums=1)
 
 KEPT = 4
 """Configurations of which programs are kept though nobody uses them: who trains in a loop compiles once."""

@@ -14,7 +14,8 @@ import numpy as np
 from gymnasium.vector.utils import batch_space, iterate
 from jaxtyping import Float, Int
 
-from e3rl.envs.adapter import batch_size, violation
+from e3rl.envs.adapter import batch_size
+from e3rl.envs.membership import violation
 from e3rl.envs.opening import Opened, open_environment
 from e3rl.envs.spec import Spec
 from e3rl.memory import refuse_too_large

@@ -209,6 +209,27 @@ def test_sequences_are_executed_open_loop_in_rounds():
     assert env.play(lambda *_: (np.ones((2, 3), int), np.zeros(2, int)), KEY, 2).action.sum() == 14
 
 
+def test_rounds_have_keys_of_their_own_and_plans_may_keep_what_they_saw():
+    env, _ = walks({"length": 40}, 2)
+    shown, copied, keys = [], [], []
+
+    def plan(key, *now):
+        keys.append(key)
+        shown.append(now)
+        copied.append([part.copy() for part in now])
+        return np.zeros((2, 1), int), np.ones(2, int)
+
+    env.play(plan, KEY, 3)
+    assert len(keys) == 80
+    _, key_plans = jax.random.split(KEY)
+    by_hand = jax.vmap(jax.random.fold_in, (None, 0))(key_plans, np.arange(80))
+    for key, wanted in zip(keys, jax.random.key_data(by_hand), strict=True):
+        np.testing.assert_array_equal(jax.random.key_data(key), wanted)
+    for parts, before in zip(shown, copied, strict=True):
+        for part, then in zip(parts, before, strict=True):
+            np.testing.assert_array_equal(part, then)
+
+
 def test_time_limits():
     env, _ = walks({"length": 7}, 2, time_limit=5)
     rows = env.play(uniform(env), KEY, 3)

@@ -42,6 +42,9 @@ class Report(NamedTuple):
     failure: Failure | None = None
 
 
+WENT_ON = Report()
+
+
 class Copy(gymnasium.Env):
     """One copy of the environment, in a form that `gymnasium.vector` can run too.
 
@@ -61,7 +64,7 @@ class Copy(gymnasium.Env):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode; a copy that is given no seed goes on with the one it has."""
-        report = Report()
+        report = WENT_ON
         if seed is not None:
             try:
                 self._obs = self._env.reset(seed)
@@ -70,14 +73,18 @@ class Copy(gymnasium.Env):
         return self._obs, {REPORT: report}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        reward, report = 0.0, Report()
-        if action != REST:
-            try:
-                self._obs, reward, terminated, truncated = self._env.step(action)
-                report = Report(terminated, truncated)
-            except RAISED as error:
-                report = _failed(error)
-        return self._obs, reward, False, False, {REPORT: report}
+        obs, reward, report = self.answer(action)
+        return obs, reward, False, False, {REPORT: report}
+
+    def answer(self, action: Any) -> tuple[np.ndarray, float, Report]:
+        """What a step shows, pays and reports."""
+        if action == REST:
+            return self._obs, 0.0, WENT_ON
+        try:
+            self._obs, reward, terminated, truncated = self._env.step(action)
+        except RAISED as error:
+            return self._obs, 0.0, _failed(error)
+        return self._obs, reward, Report(terminated, truncated) if terminated or truncated else WENT_ON
 
     def close(self) -> None:
         if self._closes:
@@ -90,9 +97,14 @@ def _failed(error: BaseException) -> Report:
 
 
 def gather(obs: Float32[np.ndarray, "n *obs"], rewards: Any, reports: Sequence[Report]) -> Answer:
-    terminated, truncated, failures = zip(*reports, strict=True)
-    failed = {copy: failure for copy, failure in enumerate(failures) if failure is not None}
-    return Answer(obs, np.asarray(rewards, np.float32), np.array(terminated), np.array(truncated), failed)
+    ends = np.zeros((2, len(reports)), bool)
+    failed = {}
+    for copy, report in enumerate(reports):
+        if report is not WENT_ON:
+            ends[:, copy] = report.terminated, report.truncated
+            if report.failure is not None:
+                failed[copy] = report.failure
+    return Answer(obs, np.asarray(rewards, np.float32), ends[0], ends[1], failed)
 
 
 class Loop:
@@ -115,9 +127,9 @@ class Loop:
         return gather(np.stack(obs), np.zeros(len(obs)), [info[REPORT] for info in infos])
 
     def step(self, actions: Int[np.ndarray, " n"]) -> Answer:
-        told = [copy.step(action) for copy, action in zip(self._copies, actions.tolist(), strict=True)]
-        obs, rewards, _, _, infos = zip(*told, strict=True)
-        return gather(np.stack(obs), rewards, [info[REPORT] for info in infos])
+        told = [copy.answer(action) for copy, action in zip(self._copies, actions.tolist(), strict=True)]
+        obs, rewards, reports = zip(*told, strict=True)
+        return gather(np.array(obs), rewards, reports)
 
     def close(self) -> None:
         self._closing.close()

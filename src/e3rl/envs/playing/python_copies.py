@@ -1,12 +1,14 @@
 """Copies of a Python environment that play together: one engine for every agent."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float32, Int, Int32
+from jaxtyping import Array, Bool, Float32, Int, Int32
 
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.encoding import Encoding
@@ -17,6 +19,8 @@ from e3rl.envs.spec import Spec, spec_of
 from e3rl.types import Key, Trajectory, UserError
 
 NO_EPISODE = -1
+AT_ONCE = 32
+"""Keys of rounds that are made in one call, and steps that are written down in one go: each of them costs."""
 
 Plan: TypeAlias = Callable[
     [Key, Float32[np.ndarray, "n *obs"], Int32[np.ndarray, " n"], Bool[np.ndarray, " n"]],
@@ -118,22 +122,19 @@ class PythonCopies:
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key_seeds)))
         seeds = generator.integers(2**31, size=episodes).tolist()
         table = _Table(self.copies, episodes, self.time_limit, self.encoding.shape, episodes_before)
-        rounds = 0
+        keys = _round_keys(key_plans)
         while table.start_episodes():
-            fresh = table.running & (table.time == 0)
-            if fresh.any():
+            if table.fresh is not None:
                 answer = self.reset(
-                    [seeds[e] if new else None for e, new in zip(table.episode, fresh, strict=True)]
+                    [seeds[e] if new else None for e, new in zip(table.episode, table.fresh, strict=True)]
                 )
                 table.obs = answer.obs
                 self._raise_first(answer.failures, table, 0)
-            key_round = jax.random.fold_in(key_plans, rounds)
-            plans = Plans(*plan(key_round, table.obs, table.time.copy(), table.running))
-            actions, lengths = np.asarray(plans.actions), np.array(plans.lengths)
+            plans = Plans(*plan(next(keys), table.obs, table.time, table.running))
+            actions, lengths = np.asarray(plans.actions), np.asarray(plans.lengths)
             if lesson is not None:
                 lengths = np.minimum(lengths, lesson.every - table.time % lesson.every)
             self._execute(table, actions, lengths)
-            rounds += 1
             if lesson is not None and (table.time[0] % lesson.every == 0 or not table.running[0]):
                 steps = (table.time[0] - 1) // lesson.every * lesson.every + np.arange(lesson.every)
                 lesson.learn(table.part(steps), not table.running[0])
@@ -142,14 +143,15 @@ class PythonCopies:
     def _execute(
         self, table: "_Table", plans: Int[np.ndarray, "n L"], lengths: Int[np.ndarray, " n"]
     ) -> None:
-        lengths = np.maximum(lengths, 1)  # an empty plan would never end
         for t in range(plans.shape[1]):
-            moving = table.running & (t < lengths)
-            if not moving.any():
+            moving = table.running & (t < lengths) if t else table.running  # an empty plan would never end
+            count = np.count_nonzero(moving)
+            if not count:
                 break
-            actions = np.where(moving, plans[:, t], REST)
+            actions = np.where(moving, plans[:, t], REST) if count < self.copies else plans[:, t]
             answer = self.step(actions)
-            moving[list(answer.failures)] = False
+            if answer.failures:
+                moving = moving & ~np.isin(np.arange(self.copies), list(answer.failures))
             table.record(moving, actions, answer)
             self._raise_first(answer.failures, table, 1)
 
@@ -161,8 +163,23 @@ class PythonCopies:
             raise error
 
 
+def _round_keys(key: Key) -> Iterator[Key]:
+    """`fold_in` of 0, 1, 2, ..."""
+    for first in itertools.count(step=AT_ONCE):
+        yield from _some_keys(key, np.int32(first))
+
+
+@jax.jit
+def _some_keys(key: Key, first: Int32[Array, ""]) -> tuple[Key, ...]:
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first + jnp.arange(AT_ONCE))
+    return tuple(keys[i] for i in range(AT_ONCE))
+
+
 class _Table:
-    """Which copy is where in which episode, and everything they have seen."""
+    """Which copy is where in which episode, and everything they have seen.
+
+    Arrays are replaced rather than changed, so that whoever was shown one may keep it.
+    """
 
     def __init__(
         self, copies: int, episodes: int, time_limit: int, shape: tuple[int, ...], episodes_before: int
@@ -170,6 +187,11 @@ class _Table:
         self.episode = np.full(copies, NO_EPISODE)
         self.time = np.zeros(copies, np.int32)
         self.obs = np.zeros((copies, *shape), np.float32)
+        self.running = np.zeros(copies, bool)
+        self.fresh: Bool[np.ndarray, " n"] | None = None
+        """Copies that have been given an episode just now, None where there are none."""
+        self._longest = 0
+        """No copy's episode has lasted more steps than this."""
         self._started = 0
         self._episodes_before = episodes_before
         frames, steps = (episodes, time_limit, *shape), (episodes, time_limit)
@@ -180,35 +202,60 @@ class _Table:
             np.zeros(frames, np.float32),
             *(np.zeros(steps, bool) for _ in range(3)),
         ]
-        self.rows = Trajectory(*self._columns)
+        self._episodes, self._time_limit = episodes, time_limit
+        self._recent: list[tuple] = []
+        """Steps that are not in the columns yet."""
 
     @property
-    def running(self) -> Bool[np.ndarray, " n"]:
-        return self.episode != NO_EPISODE
+    def rows(self) -> Trajectory:
+        self._write()
+        return Trajectory(*self._columns)
 
     def start_episodes(self) -> bool:
         """Give idle copies the next episodes; False when all have ended."""
-        idle = np.flatnonzero(~self.running)[: len(self.rows.valid) - self._started]
-        self.episode[idle] = self._started + np.arange(len(idle))
-        self.time[idle] = 0
-        self._started += len(idle)
-        return bool(self.running.any())
+        self.fresh = None
+        if self._started < self._episodes and np.count_nonzero(self.running) < len(self.running):
+            idle = np.flatnonzero(~self.running)[: self._episodes - self._started]
+            self.episode, self.time, self.fresh = self.episode.copy(), self.time.copy(), self.running & False
+            self.episode[idle] = self._started + np.arange(len(idle))
+            self.time[idle], self.fresh[idle] = 0, True
+            self.running = self.running | self.fresh
+            self._started += len(idle)
+        return bool(np.count_nonzero(self.running))
 
     def record(self, moved: Bool[np.ndarray, " n"], action: Int[np.ndarray, " n"], answer: Answer) -> None:
         """One step of the copies that `moved`."""
         next_obs, reward, terminated, truncated, _ = answer
-        truncated = truncated | (self.time + 1 >= self.rows.valid.shape[1])
-        place = self.episode[moved], self.time[moved]
+        before, self.time = self.time, self.time + moved
+        self._longest += 1
+        if self._longest >= self._time_limit:
+            truncated = truncated | (self.time >= self._time_limit)
+            self._longest = int(self.time.max())
         step = (self.obs, action, reward, next_obs, terminated, truncated, moved)
-        for column, values in zip(self._columns, step, strict=True):
-            column[place] = values[moved]
+        self._recent.append((self.episode, before, step))
+        if len(self._recent) == AT_ONCE:
+            self._write()
         self.obs = next_obs
-        self.time[moved] += 1
-        self.episode[moved & (terminated | truncated)] = NO_EPISODE
+        if np.count_nonzero(terminated) or np.count_nonzero(truncated):
+            ended = moved & (terminated | truncated)
+            self.running = self.running & ~ended
+            self.episode = np.where(ended, NO_EPISODE, self.episode)
+
+    def _write(self) -> None:
+        if not self._recent:
+            return
+        episode, time, steps = zip(*self._recent, strict=True)
+        columns = [np.array(column) for column in zip(*steps, strict=True)]
+        moved = columns[-1]
+        place = np.array(episode)[moved], np.array(time)[moved]
+        for column, values in zip(self._columns, columns, strict=True):
+            column[place] = values[moved]
+        self._recent.clear()
 
     def part(self, steps: Int[np.ndarray, " n"]) -> Trajectory:
         """These steps of the first episode; none of those after its time limit happened."""
-        there = steps < self.rows.valid.shape[1]
+        self._write()
+        there = steps < self._time_limit
         found = Trajectory(*(column[:1, np.where(there, steps, 0)] for column in self._columns))
         return found._replace(valid=found.valid & there)
 
@@ -216,6 +263,7 @@ class _Table:
         """The failure of `copy` at the step after its last good one (`ahead` = 1) or in its reset (0)."""
         episode = self._episodes_before + self.episode[copy] + 1
         place = f"{name}, episode {episode}, step {self.time[copy] + ahead}"
+        self._write()
         under_way = self.running & (self.time > 0)
         *_, truncated, valid = self._columns
         truncated[self.episode[under_way], self.time[under_way] - 1] = True
