@@ -63,7 +63,10 @@ def baselines_on_locks(evidence: Evidence, reward: str) -> Lines:
     yield head(f"lock, {reward} rewards", *(f"H = {horizon}" for horizon in HORIZONS))
     for algo in ("dqn", "ppo", "ppo-rnd"):
         waited = [evidence.to_bar(f"baselines-lock/h{horizon}-{reward}-{algo}") for horizon in HORIZONS]
-        yield row(METHODS[algo][0], *map(_short, waited))
+        yield row(METHODS[algo][0] + (", values start high" if algo == "dqn" else ""), *map(_short, waited))
+        if algo == "dqn":
+            alone = [evidence.to_bar(f"baselines-paper/h{horizon}-{reward}-dqn") for horizon in HORIZONS]
+            yield row(f"{METHODS[algo][0]}, the paper's table alone", *map(_short, alone))
     budgets = [evidence.episodes_to_solve(f"lock/h{horizon}", reward) for horizon in HORIZONS]
     yield row("Neural-E³, budgets", *map(_short, budgets))
     ended = [evidence.episodes_to_solve(f"stopping/h{horizon}", reward) for horizon in HORIZONS]
@@ -87,7 +90,12 @@ def baselines_elsewhere(evidence: Evidence) -> Lines:
         "mountaincar/dqn",
         "mountaincar/ppo-rnd",
         "acrobot/dqn",
+        "acrobot/dqn-long",
         "acrobot/e3rl-dqn",
+        "acrobot/ppo-rnd",
+        "maze/5-dqn",
+        "maze/10-dqn",
+        "maze/20-dqn",
     ):
         result = evidence.find(f"baselines-{name}")
         if result is not None:

@@ -192,11 +192,13 @@ def calibration(evidence: Evidence, utility: str, which: str, digits: str = "0")
     return ends((100 * row["well_tried"][-1] / row["untried"][-1] for row in chosen), int(digits))
 
 
-def got_there(evidence: Evidence, experiment: str) -> str:
-    """Seeds of a baseline that came above the bar of its task."""
+def got_there(evidence: Evidence, experiment: str, which: str = "seeds") -> str:
+    """Seeds of a baseline that came above the bar of its task, or the median of the episodes until then."""
     waited = evidence.to_bar(experiment)
     if waited is None:
         raise UserError(f"a page tells of {experiment}, which has no results")
+    if which == "median":
+        return str(waited).rpartition("median ")[2]
     return f"{waited.share.hits} of {waited.share.total}"
 
 
