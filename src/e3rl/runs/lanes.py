@@ -61,8 +61,8 @@ class OverLanes:
         return joined(done)
 
     def compile_ahead(self, pool: Executor, args: Callable[[], tuple], *plain: int) -> None:
-        """In another thread, for arguments that look like these (`as_called`), the plain numbers at their end. Who calls
-        it before that is done waits."""
+        """In another thread, for arguments that look like these (`as_called`), the plain numbers at their end. Who
+        calls it before that is done waits."""
 
         def compile_now() -> None:
             self._compiled.lower(*args(), *plain).compile()
