@@ -1,4 +1,4 @@
-"""Prioritised experience replay (Schaul et al. 2016), proportional variant: a sum tree in one fixed array."""
+"""Prioritised experience replay (Schaul et al. 2016), proportional variant: a sum tree in fixed arrays."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ FANOUT = 4
 class SumTree(NamedTuple):
     """Every node is the sum of its `FANOUT` children: a wide tree, because a step up or down costs much the same
     however many children it looks at. Level 0 is the root alone, the last level has the leaves; node i has the children
-    FANOUT·i, FANOUT·i + 1, ..."""
+    FANOUT·i, FANOUT·i + 1, ... of the level below, or none where that ends before and the node is 0 for ever."""
 
     levels: tuple[Float[Array, " nodes"], ...]
 
@@ -67,7 +67,7 @@ class SumTree(NamedTuple):
         return self.find(strata * (self.total / batch))
 
 
-def _families(level: Float[Array, " nodes"]) -> Float[Array, "parents {FANOUT}"]:
+def _families(level: Float[Array, " nodes"]) -> Float[Array, "parents children"]:
     return level.reshape(-1, FANOUT)
 
 
