@@ -81,6 +81,23 @@ def test_what_is_compiled_ahead_is_not_compiled_again(lanes):
         np.testing.assert_array_equal(one, other)
 
 
+def test_lanes_that_are_over_cost_nothing():
+    called = []
+
+    def counted(x, y):
+        jax.debug.callback(lambda x: called.append(float(x)), x)
+        return x + y
+
+    added = over_lanes(counted)
+    given = jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([10.0, 20.0, 30.0, 40.0])
+    found = added(*given, over=np.array([False, True, False, True]))
+    jax.effects_barrier()
+    np.testing.assert_array_equal(np.asarray(found)[[0, 2]], [11.0, 33.0])
+    assert found.shape == (4,)
+    assert sorted(called) == [1.0, 3.0]
+    np.testing.assert_array_equal(added(*given), [11.0, 22.0, 33.0, 44.0])
+
+
 def test_what_cannot_be_compiled_ahead_is_said_by_who_calls_it():
     def broken(x):
         raise ValueError("no")

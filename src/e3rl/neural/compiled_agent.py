@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from e3rl.envs.base import AbstractEnvironment, Observation
 from e3rl.envs.playing.open_loop import Planner, Plans
@@ -83,7 +83,14 @@ class CompiledAgent:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def collect(
-        self, env: Environment, policy: Policy, replay: Replay, keys: Keys, t: Array, before: int = 0
+        self,
+        env: Environment,
+        policy: Policy,
+        replay: Replay,
+        keys: Keys,
+        t: Array,
+        before: int = 0,
+        over: Bool[np.ndarray, " lanes"] | None = None,
     ) -> tuple[Policy, Replay, Episodes]:
         """Line 7: n episodes of the exploration policy in every lane, and what has become of it where it learns on the
         way; `before` were played earlier, which only counts in the message of `EpisodeBroken`."""
@@ -93,7 +100,7 @@ class CompiledAgent:
                 return self._collect_learning(env, policy, replay, keys, t, fresh)
             return self._collect_learning_in_python(env, policy, replay, keys, t, fresh, before)
         if isinstance(env, AbstractEnvironment):
-            return policy, *self._collect(env, policy, replay, keys, t, fresh)
+            return policy, *self._collect(env, policy, replay, keys, t, fresh, over=over)
         only, uniform = lane_of(policy), self.one.is_uniform(lane_of(replay), fresh)
 
         def plan(*now: Any) -> Plans:

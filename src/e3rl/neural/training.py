@@ -155,7 +155,9 @@ class NeuralProgram(AbstractProgram):
     def _plan(
         self, models: ModelSet, replay: Replay, policy: Policy, t: int
     ) -> tuple[Policy, Float[np.ndarray, " lanes"]]:
-        planned, v_explore = self.agent.plan(models, policy.value, replay, self.keys, self._epoch(t))
+        planned, v_explore = self.agent.plan(
+            models, policy.value, replay, self.keys, self._epoch(t), over=self.stopping.over
+        )
         return self._unless_over(planned, policy), np.asarray(v_explore)
 
     def _stop(self, record: Record, t: int, v_explore: Float[np.ndarray, " lanes"]) -> bool:
@@ -176,7 +178,9 @@ class NeuralProgram(AbstractProgram):
     ) -> tuple[Policy, Replay, Episodes]:
         before = int(record.episodes[0])
         try:
-            return self.agent.collect(self.env, policy, replay, self.keys, self._epoch(t), before)
+            return self.agent.collect(
+                self.env, policy, replay, self.keys, self._epoch(t), before, self.stopping.over
+            )
         except EpisodeBroken as error:
             replay = self._keep_broken(record, "explore", error, policy, replay)
             record.hold(t, (policy.models, policy.value, replay))
@@ -194,7 +198,9 @@ class NeuralProgram(AbstractProgram):
     def _update(
         self, record: Record, models: ModelSet, replay: Replay, t: int
     ) -> tuple[ModelSet, Float[np.ndarray, " lanes"]]:
-        fitted, losses = self.agent.update_models(models, replay, self.keys, self._epoch(t))
+        fitted, losses = self.agent.update_models(
+            models, replay, self.keys, self._epoch(t), over=self.stopping.over
+        )
         models, loss = self._unless_over(fitted, models), np.asarray(losses)
         record.insist(np.isfinite(loss), loss, "model loss", f" in epoch {t}")
         return models, loss

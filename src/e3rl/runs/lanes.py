@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Bool
 
 from e3rl.runs.processors import processors
 
@@ -33,32 +33,36 @@ class OverLanes:
                 return _strong(as_lane(one_lane(lane_of(arrays))))
             return _strong(jax.vmap(one_lane)(arrays))
 
-        self._compiled: Any = eqx.filter_jit(compiled, compiler_options=options)
+        jit: Any = eqx.filter_jit  # whose annotations leave out what it hands on to JAX
+        self._compiled = jit(compiled, compiler_options=options)
         self._ahead: dict[tuple, Future[None]] = {}
         self._seen: set[tuple] = set()
         """Plain numbers for which there is a program of one lane."""
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, over: Bool[np.ndarray, " lanes"] | None = None) -> Any:
+        """Of lanes that are `over` nobody looks at the result: on a CPU they cost nothing."""
         lanes = _lanes(eqx.filter(args, eqx.is_array))
         if lanes > 1 and jax.default_backend() == "cpu":
-            return self._in_threads(args, lanes)
+            wanted = range(lanes) if over is None else np.flatnonzero(~over).tolist()
+            return self._in_threads(args, lanes, wanted)
         waited_for = self._ahead.pop(_plain(args), None)
         if waited_for is not None and not waited_for.cancel():
             wait([waited_for])  # what it could not compile is said below
         return self._compiled(*args)
 
-    def _in_threads(self, args: tuple, lanes: int) -> Any:
-        each = by_single_lane(args, lanes)
-        done = []
+    def _in_threads(self, args: tuple, lanes: int, wanted: Sequence[int]) -> Any:
+        all_lanes = by_single_lane(args, lanes)
+        each, done = [all_lanes[lane] for lane in wanted], []
         if _plain(args) not in self._seen:  # compiled here, and not by every thread for itself
             done.append(self(*each[0]))
             self._seen.add(_plain(args))
-        pool = ThreadPoolExecutor(min(lanes, len(processors())))
+        pool = ThreadPoolExecutor(min(len(each), len(processors())))
         try:
             done += pool.map(lambda one: jax.block_until_ready(self._compiled(*one)), each[len(done) :])
         finally:
             pool.shutdown(cancel_futures=True)
-        return joined(done)
+        found = dict(zip(wanted, done, strict=True))
+        return joined([found.get(lane, done[0]) for lane in range(lanes)])
 
     def compile_ahead(self, pool: Executor, args: Callable[[], tuple], *plain: int) -> None:
         """In another thread, for arguments that look like these (`as_called`), the plain numbers at their end. Who
