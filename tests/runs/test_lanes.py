@@ -1,14 +1,12 @@
 """Several seeds in one program: what they do at once, each does alone."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from e3rl.runs.lanes import as_called, as_lane, by_lane, lane_of, over_lanes, seed_keys, side_by_side
+from e3rl.runs.lanes import as_lane, by_lane, lane_of, over_lanes, seed_keys, side_by_side
 from e3rl.types import key_for
 
 PLACES = jnp.array([[1.0, 2.0], [3.0, 5.0], [7.0, 11.0]])
@@ -63,24 +61,6 @@ def test_plain_numbers_are_shared_and_compiled_in():
     assert traced == [3.0, 4.0]
 
 
-@pytest.mark.parametrize("lanes", [[1], [0, 1, 2]])
-def test_what_is_compiled_ahead_is_not_compiled_again(lanes):
-    traced = []
-
-    def traced_walk(*args):
-        traced.append(args[-1])
-        return walk(*args)
-
-    *arrays, count = arguments(lanes)
-    walked = over_lanes(traced_walk)
-    with ThreadPoolExecutor(1) as pool:
-        walked.compile_ahead(pool, lambda: as_called(tuple(arrays)), count)
-        found = walked(*arrays, count)
-    assert traced == [count]
-    for one, other in zip(*map(jax.tree.leaves, (found, over_lanes(walk)(*arrays, count))), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 def test_lanes_that_are_over_cost_nothing():
     called = []
 
@@ -96,23 +76,6 @@ def test_lanes_that_are_over_cost_nothing():
     assert found.shape == (4,)
     assert sorted(called) == [1.0, 3.0]
     np.testing.assert_array_equal(added(*given), [11.0, 22.0, 33.0, 44.0])
-
-
-def test_what_cannot_be_compiled_ahead_is_said_by_who_calls_it():
-    def broken(x):
-        raise ValueError("no")
-
-    function = over_lanes(broken)
-    with ThreadPoolExecutor(1) as pool:
-        function.compile_ahead(pool, lambda: (jnp.ones(1),))
-        with pytest.raises(ValueError, match="no"):
-            function(jnp.ones(1))
-
-
-def test_what_a_program_would_return_looks_like_it():
-    walked = over_lanes(walk)
-    found, looks = walked(*arguments([0, 1])), walked.looks(*arguments([0, 1]))
-    assert jax.tree.map(jax.typeof, found) == jax.tree.map(jax.typeof, looks)
 
 
 def test_trees_become_lanes_and_lanes_trees():

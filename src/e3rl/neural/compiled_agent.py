@@ -2,9 +2,6 @@
 
 import functools
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -23,8 +20,7 @@ from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.slots import Episodes, OneSeed
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
-from e3rl.runs.lanes import as_called, as_lane, lane_of, over_lanes
-from e3rl.runs.processors import processors
+from e3rl.runs.lanes import as_lane, lane_of, over_lanes
 from e3rl.types import Key, Keys, Trajectory, key_for
 
 Environment: TypeAlias = AbstractEnvironment | PythonCopies
@@ -53,34 +49,6 @@ class CompiledAgent:
         self._is_surprised = over_lanes(one.is_surprised)
         self._exploit_episodes = over_lanes(one.exploit_episodes)
         self._evaluate = over_lanes(one.evaluate)
-
-    @contextmanager
-    def compiling_ahead(
-        self, env: Environment, policy: Policy, replay: Replay, keys: Keys, t: Array
-    ) -> Iterator[None]:
-        """Inside, what is needed later is compiled on another processor, where there is one, in the order in which it
-        is needed."""
-        if len(processors()) < 2:
-            yield
-            return
-        functional = isinstance(env, AbstractEnvironment)
-        env, policy, replay, keys, t = as_called((env, policy, replay, keys, t))
-        models = policy.models
-
-        def greedy() -> tuple:
-            return env, self.exploit.looks(models, replay, keys), replay, keys, t
-
-        pool = ThreadPoolExecutor(1)
-        try:
-            self.update_models.compile_ahead(pool, lambda: (models, replay, keys, t))
-            if functional and self.config.explore.update_every == 0:
-                self._collect.compile_ahead(pool, lambda: (env, policy, replay, keys, t), False)
-            self.exploit.compile_ahead(pool, lambda: (models, replay, keys))
-            if functional and self.config.rounds.count == 0:
-                self._exploit_episodes.compile_ahead(pool, greedy, self.config.evaluation_episodes)
-            yield
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
     def collect(
         self,

@@ -125,8 +125,7 @@ class NeuralProgram(AbstractProgram):
             state = (epoch.models, learned.value, epoch.replay)
             record.hold(epoch.t + 1, state, self.stopping.abouts())
 
-        ahead = self.agent.compiling_ahead(self.env, policy, replay, self.keys, self._epoch(start))
-        with record, ahead:
+        with record:
             return explicit_explore_exploit(models, replay, slots, policy, start, after)
 
     def _inherit(self, steps: Steps, policy: Policy, replay: Replay) -> tuple[Replay, int]:

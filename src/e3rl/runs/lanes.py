@@ -1,7 +1,7 @@
 """Several seeds in one program: every array carries a leading axis of lanes, one for each seed."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -35,7 +35,6 @@ class OverLanes:
 
         jit: Any = eqx.filter_jit  # whose annotations leave out what it hands on to JAX
         self._compiled = jit(compiled, compiler_options=options)
-        self._ahead: dict[tuple, Future[None]] = {}
         self._seen: set[tuple] = set()
         """Plain numbers for which there is a program of one lane."""
 
@@ -45,9 +44,6 @@ class OverLanes:
         if lanes > 1 and jax.default_backend() == "cpu":
             wanted = range(lanes) if over is None else np.flatnonzero(~over).tolist()
             return self._in_threads(args, lanes, wanted)
-        waited_for = self._ahead.pop(_plain(args), None)
-        if waited_for is not None and not waited_for.cancel():
-            wait([waited_for])  # what it could not compile is said below
         return self._compiled(*args)
 
     def _in_threads(self, args: tuple, lanes: int, wanted: Sequence[int]) -> Any:
@@ -64,20 +60,6 @@ class OverLanes:
         found = dict(zip(wanted, done, strict=True))
         return joined([found.get(lane, done[0]) for lane in range(lanes)])
 
-    def compile_ahead(self, pool: Executor, args: Callable[[], tuple], *plain: int) -> None:
-        """In another thread, for arguments that look like these (`as_called`), the plain numbers at their end. Who
-        calls it before that is done waits."""
-
-        def compile_now() -> None:
-            self._compiled.lower(*args(), *plain).compile()
-
-        self._ahead[plain] = pool.submit(compile_now)
-
-    def looks(self, *args: Any) -> Any:
-        """Arrays like those that it would return."""
-        shapes = eqx.filter_eval_shape(self._compiled, *args)
-        return jax.tree.map(lambda leaf: jax.device_put(np.zeros(leaf.shape, leaf.dtype)), shapes)
-
 
 def _plain(args: tuple) -> tuple:
     """The plain numbers among arguments: for each there is a program."""
@@ -92,14 +74,6 @@ def over_lanes(function: Callable[..., Any], once: bool = False) -> OverLanes:
 def _lanes(arrays: Any) -> int:
     count: int = jax.tree.leaves(arrays)[0].shape[0]
     return count
-
-
-def as_called(args: Any) -> Any:
-    """Arguments as those of the programs that they lead to."""
-    lanes = _lanes(eqx.filter(args, eqx.is_array))
-    if lanes == 1 or jax.default_backend() != "cpu":
-        return args
-    return by_single_lane(args, lanes)[0]
 
 
 def by_single_lane(tree: Any, lanes: int) -> list[Any]:
