@@ -180,7 +180,7 @@ def test_nothing_is_learned_before_the_start(chain):
     for round_, state in enumerate(seen[:8]):
         assert (state.q.updates.item(), state.env_steps.item()) == (0, 4 * round_)
         np.testing.assert_array_equal(state.q.online.head, seen[0].q.online.head)
-        leaves = state.replay.tree.nodes[0, -128:]
+        leaves = state.replay.tree.levels[-1][0]
         np.testing.assert_allclose(leaves[: 4 * round_], 1.0, rtol=1e-5)
         assert not leaves[4 * round_ :].any()
     assert (seen[8].q.updates.item(), seen[8].replay.size.item()) == (2, 32)
