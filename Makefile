@@ -60,7 +60,6 @@ figures: $(STAMP) ## Redraw the pictures of the environments (Figure 1 of the pa
 
 page: $(STAMP) ## What is made from the data: tables of the documentation, docs/claims.md, results/report.html
 	$(BIN)/e3rl reproduce claims --out docs
-	$(BIN)/python -m e3rl.reports.scaling results/bench
 	$(BIN)/python -m e3rl.reports.documented docs results
 	$(BIN)/e3rl report results
 
