@@ -50,7 +50,7 @@ def test_numbers_leave_a_sentence_whole(path):
 
 
 TYPED = re.compile(
-    r"H=\d+|\d+ × \d+|horizons? \d+( to \d+)?|after \d+( exploration\s+episodes)?|E³|Baselines3"
+    r"H=\d+|\d+ × \d+|horizons? \d+( to \d+)?|[Aa]fter \d+( exploration\s+episodes)?|E³|Baselines3"
 )
 """What was set, and what is a name: not measured."""
 
