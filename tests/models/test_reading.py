@@ -78,7 +78,7 @@ def test_what_is_thrown(reader):
     np.testing.assert_array_equal(read.open, [False, False, True, True, True, True])
     np.testing.assert_array_equal(read.thrown, [False, False, True, True, True, False])
     little = Read.nothing(BITS).and_then(
-        jnp.arange(250) < ENOUGH - 1, *map(jnp.asarray, (by_others, by_mean, by_past))
+        jnp.arange(250) < int(ENOUGH) - 1, *map(jnp.asarray, (by_others, by_mean, by_past))
     )
     assert not little.thrown.any()
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import AGENT, LOCK, OPTIONS, TINY, lock, program, record
+from tiny import AGENT, LOCK, OPTIONS, TINY, lock
 
 from e3rl.envs.opening import open_environment
 from e3rl.envs.spec import spec_of
@@ -167,28 +167,3 @@ def test_capacity_holds_every_episode_of_a_run():
     assert OneSeed(AGENT.spec, rounds).capacity == (6 + spare + 10) * HORIZON
     by_ratio = changed(TINY, {"explore.episodes": 0, "explore.ratio": 4})
     assert OneSeed(AGENT.spec, by_ratio).epochs == 4 * HORIZON
-
-
-@pytest.mark.parametrize("seeds", [(3,), (3, 4)])
-def test_what_is_compiled_ahead_is_what_is_used(seeds, monkeypatch):
-    """On one processor nothing is compiled ahead; on two, each program once, and the results are the same."""
-    compiled = []
-    monkeypatch.setattr(OneSeed, "update_models", traced(compiled, OneSeed.update_models))
-    monkeypatch.setattr(OneSeed, "exploit_episodes", traced(compiled, OneSeed.exploit_episodes))
-    summaries = []
-    for count in (1, 2):
-        compiled.clear()
-        monkeypatch.setattr("e3rl.neural.compiled_agent.processors", lambda count=count: list(range(count)))
-        monkeypatch.setattr("e3rl.neural.training.compiled_agent", CompiledAgent)
-        summaries.append(program(seeds=seeds).learn(record(seeds=seeds))[1])
-        assert sorted(compiled) == ["exploit_episodes", "update_models"]
-    for one, two in zip(*summaries, strict=True):
-        assert one["exploit_return_mean"] == two["exploit_return_mean"]
-
-
-def traced(names, function):
-    def noting(*args, **kwargs):
-        names.append(function.__name__)
-        return function(*args, **kwargs)
-
-    return noting

@@ -118,8 +118,8 @@ def test_without_folders_the_result_is_the_same(whole):
 def test_a_loss_that_is_no_number_stops_the_run_and_keeps_what_was_good(whole, tmp_path, monkeypatch):
     update = AGENT.update_models
 
-    def spoil(models, replay, keys, t):
-        models, good = update(models, replay, keys, t)
+    def spoil(models, replay, keys, t, over):
+        models, good = update(models, replay, keys, t, over=over)
         return models, jnp.array([0.5, math.nan]) if int(t[0]) == 4 else good
 
     with monkeypatch.context() as patch:
@@ -137,8 +137,8 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_what_was_good(whole, t
 def test_an_exploration_value_that_is_no_number_stops_the_run(tmp_path, monkeypatch):
     plan = AGENT.plan
 
-    def spoil(*args):
-        policy, v_explore = plan(*args)
+    def spoil(*args, over):
+        policy, v_explore = plan(*args, over=over)
         return policy, v_explore * math.nan if int(args[-1][0]) == 2 else v_explore
 
     monkeypatch.setattr(AGENT, "plan", spoil)
@@ -174,8 +174,8 @@ def own_times(tmp_path_factory):
         made = tiny.program(config, seeds)
         plan = made.agent.plan
 
-        def scripted(models, value, replay, keys, t):
-            policy, _ = plan(models, value, replay, keys, t)
+        def scripted(models, value, replay, keys, t, over):
+            policy, _ = plan(models, value, replay, keys, t, over=over)
             quiet = {3: 12, 4: 17}  # seed: the epoch from which on nothing is left
             return policy, jnp.array([0.0 if int(t[0]) >= quiet[seed] else 9.0 for seed in seeds])
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from e3rl.envs.base import AbstractEnvironment, Observation
+from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.playing.open_loop import Planner, Plans
 from e3rl.envs.playing.python_copies import Lesson, PythonCopies
 from e3rl.envs.playing.rollout import episode_return
@@ -114,7 +114,7 @@ class CompiledAgent:
         only, uniform = lane_of(policy), self.one.is_uniform(lane_of(replay), fresh)
         learned = False
 
-        def plan(keys: Keys, obs: Observation, time: Array, running: Array, memory: Any) -> Plans:
+        def plan(keys: Keys, obs: np.ndarray, time: np.ndarray, running: np.ndarray, memory: Any) -> Plans:
             nonlocal learned
             if learned:  # what was planned by the models of before is better forgotten
                 memory, learned = forgotten, False

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from e3rl.e3 import Epoch, Slots, explicit_explore_exploit
 from e3rl.envs.playing.python_copies import EpisodeBroken, PythonCopies
@@ -26,7 +26,7 @@ from e3rl.planners.base import Policy
 from e3rl.replay import Replay
 from e3rl.runs.agent import AbstractProgram
 from e3rl.runs.handover import Steps, padded_episodes
-from e3rl.runs.lanes import seed_keys, side_by_side
+from e3rl.runs.lanes import seed_keys, side_by_side, unless
 from e3rl.runs.progress import PRACTISING
 from e3rl.runs.record import Record
 from e3rl.types import Key, Keys, UserError, key_for
@@ -170,7 +170,7 @@ class NeuralProgram(AbstractProgram):
         over = self.stopping.over
         if not over.any():
             return new
-        return _merged(jnp.asarray(over), new, old)
+        return unless(jnp.asarray(over), new, old)
 
     def _collect(
         self, record: Record, policy: Policy, replay: Replay, t: int
@@ -393,14 +393,6 @@ class NeuralProgram(AbstractProgram):
     def close(self) -> None:
         if isinstance(self.env, PythonCopies):
             self.env.close()
-
-
-@eqx.filter_jit
-def _merged(over: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
-    def choose(new: Array, old: Array) -> Array:
-        return jnp.where(over.reshape(-1, *[1] * (new.ndim - 1)), old, new)
-
-    return jax.tree.map(choose, new, old)
 
 
 @jax.jit

@@ -113,6 +113,16 @@ def joined(trees: Sequence[Any]) -> Any:
     return jax.tree.map(join, *trees)
 
 
+@eqx.filter_jit
+def unless(over: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
+    """`new`, in the lanes that are over `old`."""
+
+    def choose(new: Array, old: Array) -> Array:
+        return jnp.where(over.reshape(-1, *[1] * (new.ndim - 1)), old, new)
+
+    return jax.tree.map(choose, new, old)
+
+
 def lane_of(tree: Any, lane: int = 0) -> Any:
     """One seed's part of `tree`."""
     return jax.tree.map(lambda leaf: leaf[lane], tree)
