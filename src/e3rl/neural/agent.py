@@ -10,7 +10,7 @@ from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.memory import memory_of
 from e3rl.neural.old_names import OLD_NAMES
 from e3rl.neural.presets import PRESETS
-from e3rl.neural.training import NeuralProgram, ends_at_its_own_time
+from e3rl.neural.training import NeuralProgram
 from e3rl.planners.uniform import Uniform
 from e3rl.runs.agent import AbstractAgent
 from e3rl.runs.handover import Steps
@@ -38,7 +38,7 @@ class NeuralE3(AbstractAgent):
 
     @classmethod
     def share_a_program(cls, config: NeuralE3Config) -> bool:
-        return not ends_at_its_own_time(config)
+        return not config.rounds.end_early
 
     @classmethod
     def memory(cls, opened: Opened, config: NeuralE3Config, lanes: int, computing: bool) -> dict[str, float]:

@@ -114,7 +114,7 @@ class CompiledAgent:
         only, uniform = lane_of(policy), self.one.is_uniform(lane_of(replay), fresh)
         learned = False
 
-        def plan(keys: Keys, obs: np.ndarray, time: np.ndarray, running: np.ndarray, memory: Any) -> Plans:
+        def plan(keys: Keys, obs: Any, time: Any, running: Any, memory: Any) -> Plans:
             nonlocal learned
             if learned:  # what was planned by the models of before is better forgotten
                 memory, learned = forgotten, False

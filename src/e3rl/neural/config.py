@@ -90,6 +90,11 @@ class Rounds(Settings):
     )
 
     @property
+    def end_early(self) -> bool:
+        """Whether how many there are depends on what a seed sees."""
+        return self.count > 0 and self.stop_on_drop
+
+    @property
     def total(self) -> int:
         """Episodes of all rounds."""
         return self.count * self.episodes

@@ -42,7 +42,7 @@ class NeuralProgram(AbstractProgram):
         config: NeuralE3Config,
         seeds: Sequence[int],
     ):
-        if len(seeds) > 1 and ends_at_its_own_time(config):
+        if len(seeds) > 1 and config.rounds.end_early:
             # Otherwise a seed's result would depend on its neighbours.
             raise UserError("rounds.stop_on_drop ends at each seed's own time: train the seeds one by one")
         python = isinstance(envs[0], PythonCopies)
@@ -398,8 +398,3 @@ class NeuralProgram(AbstractProgram):
 @jax.jit
 def _norms(network: Any) -> Float[Array, " lanes"]:
     return jax.vmap(optax.tree.norm)(eqx.filter(network, eqx.is_inexact_array))
-
-
-def ends_at_its_own_time(config: NeuralE3Config) -> bool:
-    """Whether how long a seed trains depends on what it sees."""
-    return config.rounds.count > 0 and config.rounds.stop_on_drop
