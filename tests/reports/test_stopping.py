@@ -31,8 +31,9 @@ def test_a_row_for_every_lock_and_reward(tmp_path):
     written(tmp_path)
     written(tmp_path, "h10-stirred", None, "stirred")
     assert stopping.table(tmp_path).splitlines()[2:] == [
-        "| H=10 | 30 | standard | 2 of 3 [9%, 99%] | 2 | 15.0H (12.0H to 40.0H) | 3.0H, by 2 |",
-        "| H=10 | 10 after one action | standard | 2 of 3 [9%, 99%] | 2 | 15.0H (12.0H to 40.0H) | 3.0H, by 2 |",
+        "| H=10 | 30 | standard | 300 to 302 | 2 of 3 [9%, 99%] | 2 | 15.0H (12.0H to 40.0H) | 3.0H, by 2 |",
+        "| H=10 | 10 after one action | standard | 300 to 302 | 2 of 3 [9%, 99%] | 2 | 15.0H (12.0H to 40.0H) "
+        "| 3.0H, by 2 |",
     ]
 
 

@@ -12,8 +12,8 @@ from e3rl.types import UserError
 
 NOISE = {"always": "", "stirred": " after one action", "by_state": " in some states"}
 HEAD = (
-    "| lock | noise bits | reward | seeds solved [95%] | ended by itself | episodes per level: median (range) | "
-    "reward first met |\n|---|---|---|---|---|---|---|"
+    "| lock | noise bits | reward | seeds | solved [95%] | ended by itself | episodes per level: median (range) | "
+    "reward first met |\n|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -51,4 +51,5 @@ def _measured(rows: list[dict[str, str]]) -> str:
     solved, alone = (sum(row[name] == "True" for row in rows) for name in ("solved", "by_itself"))
     met = f"{np.median(first):.1f}H" + ("" if len(first) == len(rows) else f", by {len(first)}")
     shown = f"{np.median(levels):.1f}H ({levels.min():.1f}H to {levels.max():.1f}H)"
-    return f"{Share(solved, len(rows))} | {alone} | {shown} | {met} |"
+    seeds = sorted(int(row["seed"]) for row in rows)
+    return f"{seeds[0]} to {seeds[-1]} | {Share(solved, len(rows))} | {alone} | {shown} | {met} |"
