@@ -102,7 +102,7 @@ class TreeSearch(AbstractPlanner):
         utility: Utility,
         problem: Problem,
     ) -> Plan:
-        return self._plan(policy, obs, time, key, utility, problem, None)
+        return self.plan_on(policy, obs, time, key, utility, problem, None)
 
     def memory(self, problem: Problem) -> Line | None:
         """The sequence that is tried first: nothing, before the first step."""
@@ -123,18 +123,6 @@ class TreeSearch(AbstractPlanner):
         Only actions are kept. The particles of the old tree are what members imagined of a state that has been observed
         since, so its statistics are of other states than this; the sequence is searched again from what was seen.
         """
-        return self._plan(policy, obs, time, key, utility, problem, memory)
-
-    def _plan(
-        self,
-        policy: Policy,
-        obs: Shaped[Array, "*obs"],
-        time: Int[Array, ""],
-        key: Key,
-        utility: Utility,
-        problem: Problem,
-        line: Line | None,
-    ) -> Plan:
         members = policy.models.members
         # Of deterministic members all particles but one would be the same.
         settings = dataclasses.replace(self, particles=1) if members.noise_shape == (0,) else self
@@ -149,7 +137,7 @@ class TreeSearch(AbstractPlanner):
             settings,
             problem.horizon,
             problem.actions,
-            line,
+            memory,
         )
         return single(found.action, found.value)._replace(memory=found.line)
 
