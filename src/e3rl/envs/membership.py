@@ -24,11 +24,12 @@ def surely_member(space: gymnasium.Space) -> Callable[[Any], bool]:
                 low, high = np.maximum(low, finite.min), np.minimum(high, finite.max)
 
             bounds = list(zip(low.tolist(), high.tolist(), strict=True)) if len(shape) == 1 else []
+            few = 0 < len(bounds) <= FEW
 
             def inside(obs: Any) -> bool:
                 if type(obs) is not np.ndarray or obs.dtype != dtype or obs.shape != shape:
                     return False
-                if 0 < len(bounds) <= FEW:  # where NumPy takes longer to begin than to end
+                if few:  # where NumPy takes longer to begin than to end
                     for value, (least, most) in zip(obs.tolist(), bounds, strict=True):
                         if not least <= value <= most:
                             return False

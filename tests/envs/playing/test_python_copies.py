@@ -68,10 +68,10 @@ class Walk(gymnasium.Env):
 
 def uniform(env, length=1):
     @jax.jit
-    def plan(key, obs, time, running):
+    def plan(key, number, obs, time, running):
         assert obs.shape == (env.copies, *env.encoding.shape)
         assert time.shape == running.shape == (env.copies,)
-        shape = (env.copies, length)
+        key, shape = jax.random.fold_in(key, number), (env.copies, length)
         return jax.random.randint(key, shape, 0, env.num_actions), jax.numpy.full(env.copies, length)
 
     return plan
@@ -196,7 +196,7 @@ def test_sequences_are_executed_open_loop_in_rounds():
     env, made = walks({"length": 7}, 2)
     calls = []
 
-    def plan(key, obs, time, running):
+    def plan(key, number, obs, time, running):
         calls.append((obs[:, 0].tolist(), time.tolist(), running.tolist()))
         return np.array([[0, 1, 2, 2], [2, 1, 0, 0]]), np.array([3, 2])
 
@@ -209,23 +209,22 @@ def test_sequences_are_executed_open_loop_in_rounds():
     assert env.play(lambda *_: (np.ones((2, 3), int), np.zeros(2, int)), KEY, 2).action.sum() == 14
 
 
-def test_rounds_have_keys_of_their_own_and_plans_may_keep_what_they_saw():
+def test_calls_are_numbered_and_plans_may_keep_what_they_saw():
     env, _ = walks({"length": 40}, 2)
-    shown, copied, keys = [], [], []
+    shown, copied, numbers, keys = [], [], [], []
 
-    def plan(key, *now):
+    def plan(key, number, *now):
         keys.append(key)
+        numbers.append(number)
         shown.append(now)
         copied.append([part.copy() for part in now])
         return np.zeros((2, 1), int), np.ones(2, int)
 
     env.play(plan, KEY, 3)
-    assert len(keys) == 80
-    _, key_plans = jax.random.split(KEY)
-    by_hand = jax.vmap(jax.random.fold_in, (None, 0))(key_plans, np.arange(80))
-    for key, wanted in zip(keys, jax.random.key_data(by_hand), strict=True):
-        np.testing.assert_array_equal(jax.random.key_data(key), wanted)
+    assert numbers == list(range(80))
+    assert (jax.random.key_data(jax.numpy.stack(keys)) == jax.random.key_data(jax.random.split(KEY)[1])).all()
     for parts, before in zip(shown, copied, strict=True):
+        assert [part.dtype for part in parts] == [np.float32, np.int32, bool]
         for part, then in zip(parts, before, strict=True):
             np.testing.assert_array_equal(part, then)
 

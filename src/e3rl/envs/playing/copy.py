@@ -3,11 +3,11 @@
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium
 import numpy as np
-from jaxtyping import Bool, Float32, Int
+from jaxtyping import Bool, Float32
 
 from e3rl.envs.adapter import BadReturn, GymnasiumEnvironment
 from e3rl.envs.blame import RAISED, told
@@ -43,6 +43,8 @@ class Report(NamedTuple):
 
 
 WENT_ON = Report()
+Told: TypeAlias = tuple[Float32[np.ndarray, "*obs"], float, Report]
+"""What one copy shows, pays and reports."""
 
 
 class Copy(gymnasium.Env):
@@ -63,21 +65,24 @@ class Copy(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
+        obs, _, report = self.begin(seed)
+        return obs, {REPORT: report}
+
+    def begin(self, seed: int | None) -> Told:
         """Start an episode; a copy that is given no seed goes on with the one it has."""
-        report = WENT_ON
-        if seed is not None:
-            try:
-                self._obs = self._env.reset(seed)
-            except RAISED as error:
-                report = _failed(error)
-        return self._obs, {REPORT: report}
+        if seed is None:
+            return self._obs, 0.0, WENT_ON
+        try:
+            self._obs = self._env.reset(seed)
+        except RAISED as error:
+            return self._obs, 0.0, _failed(error)
+        return self._obs, 0.0, WENT_ON
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         obs, reward, report = self.answer(action)
         return obs, reward, False, False, {REPORT: report}
 
-    def answer(self, action: Any) -> tuple[np.ndarray, float, Report]:
-        """What a step shows, pays and reports."""
+    def answer(self, action: Any) -> Told:
         if action == REST:
             return self._obs, 0.0, WENT_ON
         try:
@@ -96,15 +101,15 @@ def _failed(error: BaseException) -> Report:
     return Report(failure=Failure(problem, traceback.format_exc()))
 
 
-def gather(obs: Float32[np.ndarray, "n *obs"], rewards: Any, reports: Sequence[Report]) -> Answer:
-    ends = np.zeros((2, len(reports)), bool)
-    failed = {}
-    for copy, report in enumerate(reports):
-        if report is not WENT_ON:
-            ends[:, copy] = report.terminated, report.truncated
-            if report.failure is not None:
-                failed[copy] = report.failure
-    return Answer(obs, np.asarray(rewards, np.float32), ends[0], ends[1], failed)
+def gather(told: Sequence[Told]) -> Answer:
+    obs, rewards, reports = zip(*told, strict=True)
+    return Answer(
+        np.array(obs),
+        np.array(rewards, np.float32),
+        np.array([report.terminated for report in reports]),
+        np.array([report.truncated for report in reports]),
+        {copy: report.failure for copy, report in enumerate(reports) if report.failure is not None},
+    )
 
 
 class Loop:
@@ -121,15 +126,11 @@ class Loop:
                 unfinished.callback(self._copies[-1].close)
             self._closing = unfinished.pop_all()
 
-    def reset(self, seeds: Sequence[int | None]) -> Answer:
-        told = [copy.reset(seed=seed) for copy, seed in zip(self._copies, seeds, strict=True)]
-        obs, infos = zip(*told, strict=True)
-        return gather(np.stack(obs), np.zeros(len(obs)), [info[REPORT] for info in infos])
+    def reset(self, seeds: Sequence[int | None]) -> list[Told]:
+        return [copy.begin(seed) for copy, seed in zip(self._copies, seeds, strict=True)]
 
-    def step(self, actions: Int[np.ndarray, " n"]) -> Answer:
-        told = [copy.answer(action) for copy, action in zip(self._copies, actions.tolist(), strict=True)]
-        obs, rewards, reports = zip(*told, strict=True)
-        return gather(np.array(obs), rewards, reports)
+    def step(self, actions: Sequence[int]) -> list[Told]:
+        return [copy.answer(action) for copy, action in zip(self._copies, actions, strict=True)]
 
     def close(self) -> None:
         self._closing.close()

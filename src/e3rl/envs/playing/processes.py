@@ -12,11 +12,10 @@ import numpy as np
 from gymnasium.error import ClosedEnvironmentError
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import _async_worker
-from jaxtyping import Int
 
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.blame import RAISED, told
-from e3rl.envs.playing.copy import REPORT, REST, Answer, Copy, Failure, gather
+from e3rl.envs.playing.copy import REPORT, REST, WENT_ON, Copy, Failure, Report, Told
 from e3rl.signals import HEEDED, undisturbed
 from e3rl.types import UserError
 
@@ -133,24 +132,22 @@ class Processes:
                 "imported, not under __main__"
             ) from error
 
-    def reset(self, seeds: Sequence[int | None]) -> Answer:
-        asked = [copy for copy, seed in enumerate(seeds) if seed is not None]
-        return self._ask(asked, self._vector.reset, seed=list(seeds))
+    def reset(self, seeds: Sequence[int | None]) -> list[Told]:
+        return self._ask([seed is not None for seed in seeds], self._vector.reset, seed=list(seeds))
 
-    def step(self, actions: Int[np.ndarray, " n"]) -> Answer:
-        return self._ask(np.flatnonzero(actions != REST).tolist(), self._vector.step, actions)
+    def step(self, actions: Sequence[int]) -> list[Told]:
+        return self._ask([action != REST for action in actions], self._vector.step, np.array(actions))
 
-    def _ask(self, asked: list[int], question: Callable[..., Any], *args: Any, **kwargs: Any) -> Answer:
+    def _ask(self, asked: list[bool], question: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Told]:
         """What the copies answer. When a process is gone for good, none of those `asked` has answered."""
         try:
             self._obs, *rewards, info = question(*args, **kwargs)
         except (EOFError, ConnectionError, ClosedEnvironmentError):
             self.close()
-            nothing = np.zeros(len(self._obs), bool)
-            failure = Failure("the process of a copy ended", traceback.format_exc())
-            failures = dict.fromkeys(asked, failure)
-            return Answer(self._obs.copy(), nothing.astype(np.float32), nothing, nothing.copy(), failures)
-        return gather(self._obs, rewards[0] if rewards else np.zeros(len(self._obs)), list(info[REPORT]))
+            ended = Report(failure=Failure("the process of a copy ended", traceback.format_exc()))
+            return [(obs, 0.0, ended if one else WENT_ON) for obs, one in zip(self._obs, asked, strict=True)]
+        paid = rewards[0].tolist() if rewards else [0.0] * len(self._obs)
+        return list(zip(self._obs, paid, info[REPORT], strict=True))
 
     def close(self) -> None:
         self._vector.close()

@@ -1,32 +1,30 @@
 """Copies of a Python environment that play together: one engine for every agent."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float32, Int, Int32
+from jaxtyping import Bool, Float32, Int, Int32
 
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.encoding import Encoding
-from e3rl.envs.playing.copy import REST, Answer, Failure, Loop
+from e3rl.envs.playing.copy import REST, Answer, Failure, Loop, Report, gather
 from e3rl.envs.playing.open_loop import Plans
 from e3rl.envs.playing.processes import Processes
 from e3rl.envs.spec import Spec, spec_of
 from e3rl.types import Key, Trajectory, UserError
 
 NO_EPISODE = -1
-AT_ONCE = 32
-"""Keys of rounds that are made in one call, and steps that are written down in one go: each of them costs."""
 
 Plan: TypeAlias = Callable[
-    [Key, Float32[np.ndarray, "n *obs"], Int32[np.ndarray, " n"], Bool[np.ndarray, " n"]],
+    [Key, int, Float32[np.ndarray, "n *obs"], Int32[np.ndarray, " n"], Bool[np.ndarray, " n"]],
     Any,
 ]
-"""(key, observations, time steps, which copies play) -> `Plans`; those of a copy that does not play do not matter."""
+"""(key, number of the call, observations, time steps, which copies play) -> `Plans`; those of a copy that does not play
+do not matter. The key is always the same: folding the number into it is cheaper inside a compiled planner."""
 
 
 class Lesson(NamedTuple):
@@ -92,11 +90,11 @@ class PythonCopies:
 
     def reset(self, seeds: Sequence[int | None]) -> Answer:
         """Copies with a seed start an episode, the others stay as they are."""
-        return self._engine.reset(seeds)
+        return gather(self._engine.reset(seeds))
 
     def step(self, actions: Int[np.ndarray, " n"]) -> Answer:
         """One step of every copy; `REST` in place of an action leaves a copy alone. None starts over by itself."""
-        return self._engine.step(actions)
+        return gather(self._engine.step(actions.tolist()))
 
     def close(self) -> None:
         """Close the copies made here; closing `first` stays with its owner."""
@@ -122,150 +120,123 @@ class PythonCopies:
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key_seeds)))
         seeds = generator.integers(2**31, size=episodes).tolist()
         table = _Table(self.copies, episodes, self.time_limit, self.encoding.shape, episodes_before)
-        keys = _round_keys(key_plans)
-        while table.start_episodes():
-            if table.fresh is not None:
-                answer = self.reset(
-                    [seeds[e] if new else None for e, new in zip(table.episode, table.fresh, strict=True)]
-                )
-                table.obs = answer.obs
-                self._raise_first(answer.failures, table, 0)
-            plans = Plans(*plan(next(keys), table.obs, table.time, table.running))
-            actions, lengths = np.asarray(plans.actions), np.asarray(plans.lengths)
+        for number in itertools.count():
+            if fresh := table.start_episodes():
+                self._begin(table, fresh, seeds)
+            if not any(table.running):
+                break
+            plans = Plans(*plan(key_plans, number, *table.now()))
+            actions, lengths = np.asarray(plans.actions), np.asarray(plans.lengths).tolist()
             if lesson is not None:
-                lengths = np.minimum(lengths, lesson.every - table.time % lesson.every)
-            self._execute(table, actions, lengths)
+                lengths = [min(lengths[0], lesson.every - table.time[0] % lesson.every)]
+            self._execute(table, actions[:, : max(1, *lengths)], lengths)
             if lesson is not None and (table.time[0] % lesson.every == 0 or not table.running[0]):
                 steps = (table.time[0] - 1) // lesson.every * lesson.every + np.arange(lesson.every)
                 lesson.learn(table.part(steps), not table.running[0])
-        return table.rows
+        rows: Trajectory = table.rows
+        return rows
 
-    def _execute(
-        self, table: "_Table", plans: Int[np.ndarray, "n L"], lengths: Int[np.ndarray, " n"]
-    ) -> None:
-        for t in range(plans.shape[1]):
-            moving = table.running & (t < lengths) if t else table.running  # an empty plan would never end
-            count = np.count_nonzero(moving)
-            if not count:
+    def _begin(self, table: "_Table", fresh: Sequence[int], seeds: Sequence[int]) -> None:
+        """The first observations of copies that have been given an episode."""
+        told = self._engine.reset(
+            [seeds[table.episode[copy]] if copy in fresh else None for copy in range(self.copies)]
+        )
+        for copy in fresh:
+            table.obs[copy] = told[copy][0]
+        self._raise_first({copy: told[copy][2] for copy in fresh}, table, 0)
+
+    def _execute(self, table: "_Table", plans: Int[np.ndarray, "n L"], lengths: Sequence[int]) -> None:
+        for t, planned in enumerate(plans.T.tolist()):
+            actions = [
+                action if running and (t < length or t == 0) else REST  # an empty plan would never end
+                for action, running, length in zip(planned, table.running, lengths, strict=True)
+            ]
+            moving = [copy for copy, action in enumerate(actions) if action != REST]
+            if not moving:
                 break
-            actions = np.where(moving, plans[:, t], REST) if count < self.copies else plans[:, t]
-            answer = self.step(actions)
-            if answer.failures:
-                moving = moving & ~np.isin(np.arange(self.copies), list(answer.failures))
-            table.record(moving, actions, answer)
-            self._raise_first(answer.failures, table, 1)
+            told = self._engine.step(actions)
+            for copy in moving:
+                obs, reward, report = told[copy]
+                if report.failure is None:
+                    table.record(copy, actions[copy], obs, reward, report)
+            self._raise_first({copy: told[copy][2] for copy in moving}, table, 1)
 
-    def _raise_first(self, failures: dict[int, Failure], table: "_Table", ahead: int) -> None:
-        if failures:
-            copy = min(failures)
-            error = table.broken(self.name, copy, ahead, failures[copy].problem)
-            error.add_note(failures[copy].traceback)
-            raise error
-
-
-def _round_keys(key: Key) -> Iterator[Key]:
-    """`fold_in` of 0, 1, 2, ..."""
-    for first in itertools.count(step=AT_ONCE):
-        yield from _some_keys(key, np.int32(first))
-
-
-@jax.jit
-def _some_keys(key: Key, first: Int32[Array, ""]) -> tuple[Key, ...]:
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first + jnp.arange(AT_ONCE))
-    return tuple(keys[i] for i in range(AT_ONCE))
+    def _raise_first(self, reports: dict[int, Report], table: "_Table", ahead: int) -> None:
+        for copy, report in reports.items():
+            if report.failure is not None:
+                raise table.broken(self.name, copy, ahead, report.failure)
 
 
 class _Table:
     """Which copy is where in which episode, and everything they have seen.
 
-    Arrays are replaced rather than changed, so that whoever was shown one may keep it.
+    Plain lists where there is an entry a copy: NumPy would take longer to begin than they take to end.
     """
 
     def __init__(
         self, copies: int, episodes: int, time_limit: int, shape: tuple[int, ...], episodes_before: int
     ):
-        self.episode = np.full(copies, NO_EPISODE)
-        self.time = np.zeros(copies, np.int32)
-        self.obs = np.zeros((copies, *shape), np.float32)
-        self.running = np.zeros(copies, bool)
-        self.fresh: Bool[np.ndarray, " n"] | None = None
-        """Copies that have been given an episode just now, None where there are none."""
-        self._longest = 0
-        """No copy's episode has lasted more steps than this."""
+        self.episode = [NO_EPISODE] * copies
+        self.time = [0] * copies
+        self.running = [False] * copies
+        self.obs = [np.zeros(shape, np.float32)] * copies
         self._started = 0
         self._episodes_before = episodes_before
         frames, steps = (episodes, time_limit, *shape), (episodes, time_limit)
-        self._columns: list[Any] = [
+        columns: list[Any] = [
             np.zeros(frames, np.float32),
             np.zeros(steps, np.int32),
             np.zeros(steps, np.float32),
             np.zeros(frames, np.float32),
             *(np.zeros(steps, bool) for _ in range(3)),
         ]
+        self.rows: Any = Trajectory(*columns)
         self._episodes, self._time_limit = episodes, time_limit
-        self._recent: list[tuple] = []
-        """Steps that are not in the columns yet."""
 
-    @property
-    def rows(self) -> Trajectory:
-        self._write()
-        return Trajectory(*self._columns)
+    def now(self) -> tuple[Float32[np.ndarray, "n *obs"], Int32[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
+        """Observations, time steps and which copies play, for somebody to keep."""
+        return np.array(self.obs), np.array(self.time, np.int32), np.array(self.running)
 
-    def start_episodes(self) -> bool:
-        """Give idle copies the next episodes; False when all have ended."""
-        self.fresh = None
-        if self._started < self._episodes and np.count_nonzero(self.running) < len(self.running):
-            idle = np.flatnonzero(~self.running)[: self._episodes - self._started]
-            self.episode, self.time, self.fresh = self.episode.copy(), self.time.copy(), self.running & False
-            self.episode[idle] = self._started + np.arange(len(idle))
-            self.time[idle], self.fresh[idle] = 0, True
-            self.running = self.running | self.fresh
-            self._started += len(idle)
-        return bool(np.count_nonzero(self.running))
+    def start_episodes(self) -> list[int]:
+        """Give idle copies the next episodes: which ones."""
+        if all(self.running) or self._started == self._episodes:
+            return []
+        idle = [copy for copy, running in enumerate(self.running) if not running]
+        fresh = idle[: self._episodes - self._started]
+        for copy in fresh:
+            self.episode[copy], self.time[copy], self.running[copy] = self._started, 0, True
+            self._started += 1
+        return fresh
 
-    def record(self, moved: Bool[np.ndarray, " n"], action: Int[np.ndarray, " n"], answer: Answer) -> None:
-        """One step of the copies that `moved`."""
-        next_obs, reward, terminated, truncated, _ = answer
-        before, self.time = self.time, self.time + moved
-        self._longest += 1
-        if self._longest >= self._time_limit:
-            truncated = truncated | (self.time >= self._time_limit)
-            self._longest = int(self.time.max())
-        step = (self.obs, action, reward, next_obs, terminated, truncated, moved)
-        self._recent.append((self.episode, before, step))
-        if len(self._recent) == AT_ONCE:
-            self._write()
-        self.obs = next_obs
-        if np.count_nonzero(terminated) or np.count_nonzero(truncated):
-            ended = moved & (terminated | truncated)
-            self.running = self.running & ~ended
-            self.episode = np.where(ended, NO_EPISODE, self.episode)
-
-    def _write(self) -> None:
-        if not self._recent:
-            return
-        episode, time, steps = zip(*self._recent, strict=True)
-        columns = [np.array(column) for column in zip(*steps, strict=True)]
-        moved = columns[-1]
-        place = np.array(episode)[moved], np.array(time)[moved]
-        for column, values in zip(self._columns, columns, strict=True):
-            column[place] = values[moved]
-        self._recent.clear()
+    def record(
+        self, copy: int, action: int, next_obs: Float32[np.ndarray, "*obs"], reward: float, report: Report
+    ) -> None:
+        """One step of a copy."""
+        place = self.episode[copy], self.time[copy]
+        rows = self.rows
+        rows.obs[place], rows.action[place], rows.reward[place] = self.obs[copy], action, reward
+        rows.next_obs[place], rows.valid[place] = next_obs, True
+        self.obs[copy] = next_obs
+        self.time[copy] += 1
+        cut = report.truncated or self.time[copy] == self._time_limit
+        if cut or report.terminated:
+            rows.terminated[place], rows.truncated[place] = report.terminated, cut
+            self.running[copy] = False
 
     def part(self, steps: Int[np.ndarray, " n"]) -> Trajectory:
         """These steps of the first episode; none of those after its time limit happened."""
-        self._write()
         there = steps < self._time_limit
-        found = Trajectory(*(column[:1, np.where(there, steps, 0)] for column in self._columns))
+        found = Trajectory(*(column[:1, np.where(there, steps, 0)] for column in self.rows))
         return found._replace(valid=found.valid & there)
 
-    def broken(self, name: str, copy: int, ahead: int, problem: str) -> EpisodeBroken:
+    def broken(self, name: str, copy: int, ahead: int, failure: Failure) -> EpisodeBroken:
         """The failure of `copy` at the step after its last good one (`ahead` = 1) or in its reset (0)."""
         episode = self._episodes_before + self.episode[copy] + 1
+        for other, running in enumerate(self.running):
+            if running and self.time[other] > 0:
+                self.rows.truncated[self.episode[other], self.time[other] - 1] = True
+        kept = Trajectory(*(column[self.rows.valid[:, 0]] for column in self.rows))
         place = f"{name}, episode {episode}, step {self.time[copy] + ahead}"
-        self._write()
-        under_way = self.running & (self.time > 0)
-        *_, truncated, valid = self._columns
-        truncated[self.episode[under_way], self.time[under_way] - 1] = True
-        kept = Trajectory(*(column[valid[:, 0]] for column in self._columns))
-        return EpisodeBroken(f"{place}: {problem}", kept)
+        error = EpisodeBroken(f"{place}: {failure.problem}", kept)
+        error.add_note(failure.traceback)
+        return error
