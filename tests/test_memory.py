@@ -95,6 +95,7 @@ CASES = [
     (NeuralE3, TINY, {"explore.per_epoch": 10**9}, "explore.per_epoch"),
     (NeuralE3, TINY, {"evaluation_episodes": 10**9}, "evaluation_episodes"),
     (NeuralE3, TINY, {"fit.batch": 10**9}, "fit.batch"),
+    (NeuralE3, TINY, {"fit.updates": 10**9}, "fit.updates"),
     (NeuralE3, TINY, {"exploit.value.batch": 10**9}, "exploit.value.batch"),
     (DQN, TINY_DQN, {"hidden": 10**9}, "hidden"),
     (DQN, TINY_DQN, {"capacity": 10**9}, "capacity"),
@@ -119,6 +120,13 @@ def test_environments_in_python_count_too(changes, one_gib):
     with pytest.raises(UserError, match="this run would take"):
         DQN.refuse_too_large(opened, changed(dataclasses.replace(TINY_DQN, clock=False), changes))
     opened.close()
+
+
+def test_programs_of_the_defaults_are_not_looked_through(monkeypatch):
+    """It takes a second or two before every run, and many updates in turn make no program large."""
+    monkeypatch.setattr("e3rl.neural.memory.largest_step", lambda *_: pytest.fail("looked through"))
+    opened = open_environment(LOCK, OPTIONS)
+    NeuralE3.refuse_too_large(opened, NeuralE3.configured(opened))
 
 
 def test_seeds_that_share_a_program_count_together(one_gib):

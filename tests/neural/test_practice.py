@@ -12,7 +12,7 @@ from tiny import AGENT, SEEDS, TINY, assert_same_run
 from e3rl.models.fit import ModelSet
 from e3rl.neural.agent import NeuralE3
 from e3rl.neural.config import NeuralE3Config, Rounds
-from e3rl.neural.practice import EXPLORED, ROUND, Practice, exploration_starts
+from e3rl.neural.practice import EXPLORED, ROUND, ROUNDS, Practice, exploration_starts, rounds_of
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.slots import Episodes
 from e3rl.planners.base import Policy
@@ -43,15 +43,15 @@ def scripted(scores, seeds=FIRST):
             returns, empty.astype(jnp.int32), empty, empty, empty > 0, empty
         )
 
-    def refine(policy, replay, keys, t):
-        trained.append(int(replay.size))
+    def refine(policy, replay, keys, t, over):
+        trained.append(int(jnp.max(replay.size)))
         return policy._replace(value=policy.value + 10)
 
-    def exploit(models, replay, keys):
-        trained.append(int(replay.size))
+    def exploit(models, replay, keys, over):
+        trained.append(int(jnp.max(replay.size)))
         return Policy(models, models.members * 100, None)
 
-    def update_models(models, replay, keys, t):
+    def update_models(models, replay, keys, t, over):
         return models._replace(members=models.members + t), 0.0
 
     return SimpleNamespace(
@@ -63,8 +63,9 @@ def scripted(scores, seeds=FIRST):
     ), trained
 
 
-def practised(changes, scores, seeds=FIRST):
-    """The policy that is kept, the rounds played, and what was seen whenever something was trained."""
+def practised(changes, scores, seeds=FIRST, counts=None):
+    """The policy that is kept, the rounds played, and what was seen whenever something was trained. Seeds may have
+    other `counts` of rounds than the settings say."""
     made = tiny.program(changed(TINY, changes), seeds)
     made.agent, trained = scripted(scores, seeds)
     record = tiny.record(seeds=seeds)
@@ -72,6 +73,13 @@ def practised(changes, scores, seeds=FIRST):
     models = ModelSet(ones, ones, ())
     practice = Practice.begin(Policy(models, ones, None), jnp.full(len(seeds), jnp.inf))
     abouts = [{ROUND: 0, EXPLORED: 0}] * len(seeds)
+    if counts is not None:
+        abouts = [{**about, ROUNDS: count} for about, count in zip(abouts, counts, strict=True)]
+        seen = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(seeds)), NOTHING_SEEN)
+        policy, replay = made._practise(record, models, seen, practice, abouts)
+        assert replay.size.tolist() == list(counts)
+        assert record.episodes.tolist() == [3 * count for count in counts]
+        return policy, max(counts), trained
     policy, replay = made._practise(record, models, NOTHING_SEEN, practice, abouts)
     assert record.episodes.tolist() == [3 * int(replay.size)] * len(seeds)
     return policy, int(replay.size), trained
@@ -117,6 +125,26 @@ def test_every_seed_of_a_program_keeps_its_own_best():
     assert policy.value.tolist() == [300, 1]
 
 
+def test_a_seed_that_has_had_its_rounds_is_left_alone():
+    """The second would have been better in a third one, which only the first plays."""
+    scores = [[1.0, 1.0], [2.0, 2.0], [3.0, 9.0]]
+    policy, rounds, _ = practised({**ALL_PLAYED, "rounds.count": 2}, scores, SEEDS, counts=(3, 2))
+    assert rounds == 3
+    assert policy.value.tolist() == [600, 300]
+
+
+@pytest.mark.parametrize(
+    ("count", "leftover", "counts"), [(2, False, [2, 2]), (2, True, [2 + 3, 2]), (0, True, [0, 0])]
+)
+def test_episodes_that_exploration_did_not_need_are_practised(count, leftover, counts):
+    """Of a ceiling of 10 episodes the first seed took 4 and the second all, and rounds are of two."""
+    time = jnp.array([[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], [0] * 10 + [1]])
+    lanes = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), Replay.empty(11, jnp.zeros(1)))
+    replay = lanes._replace(rows=lanes.rows._replace(time=time), size=jnp.array([5, 11]))
+    rounds = Rounds(count=count, episodes=2, stop_on_drop=False, leftover=leftover)
+    assert rounds_of(rounds, 10, replay) == counts
+
+
 def program(config=PRACTICE, seeds=SEEDS):
     """There is room for as much experience as in other runs, so that what was compiled for those serves here."""
     made = tiny.program(config, seeds)
@@ -138,8 +166,8 @@ def whole(tmp_path_factory):
     out, seen, fits = tmp_path_factory.mktemp("practice"), [], []
     made = program()
 
-    def told(*args):
-        fits.append(AGENT.exploit(*args))
+    def told(*args, **more):
+        fits.append(AGENT.exploit(*args, **more))
         return fits[-1]
 
     made.agent.exploit = told

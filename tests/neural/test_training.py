@@ -239,8 +239,8 @@ def test_rounds_of_more_episodes_and_training():
         setattr(made.agent, name, getattr(AGENT, name))
     refined, refine = [], made.agent.refine
 
-    def told(policy, replay, keys, t):
-        found = refine(policy, replay, keys, t)
+    def told(policy, replay, keys, t, over):
+        found = refine(policy, replay, keys, t, over=over)
         refined.append((policy, found, int(replay.size[0])))
         return found
 

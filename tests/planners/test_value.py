@@ -174,6 +174,11 @@ def test_exploitation_keeps_the_best_snapshot_and_rounds_refine_it(monkeypatch, 
     assert kind.from_models is (kind is ImaginedValue)
 
 
+def test_waiting_for_a_better_snapshot_wants_several():
+    with pytest.raises(UserError, match="wait counts snapshots, of which there is one, got 3"):
+        ImaginedValue(wait=3)
+
+
 @pytest.mark.parametrize(("kind", "fit"), [(ImaginedValue, ValueFit), (OfflineDqn, DqnFit)])
 def test_snapshots_have_to_divide_the_updates(kind, fit):
     with pytest.raises(UserError, match="snapshots must divide the updates, 10, got 3"):

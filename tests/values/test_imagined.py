@@ -215,3 +215,37 @@ def test_of_several_snapshots_the_one_is_kept_that_collects_most_in_imagination(
         kept = trained(jnp.array(wanted))
         assert float(kept.online.hidden_bias[0] - begun) == pytest.approx(best)
         assert int(kept.updates) == best  # all of it is that snapshot's
+
+
+@pytest.mark.parametrize(
+    ("scores", "wait", "looked_at", "best"),
+    [
+        ([1, 3, 2, 2, 4, 0], 0, 6, 5),
+        ([1, 3, 2, 2, 4, 0], 2, 4, 2),
+        ([1, 3, 2, 2, 4, 0], 3, 6, 5),
+        ([1, 1, 1, 1, 1, 1], 2, 3, 3),  # of equals the later one, though none is an improvement
+        ([6, 5, 4, 3, 2, 1], 1, 2, 1),
+    ],
+)
+def test_snapshots_without_a_better_one_end_the_updates(monkeypatch, scores, wait, looked_at, best):
+    members, replay = some_tables(), everywhere()
+    value = make_q_state(numpy_network(4), SETTINGS.step())
+    calls = []
+
+    def judged(network, judges, starts, horizon, key):
+        calls.append(len(calls))
+        return jnp.array(scores, jnp.float32)[network.hidden_bias[0].astype(jnp.int32) - 1]
+
+    monkeypatch.setattr(imagined, "imagined_return", judged)
+    zero = eqx.tree_at(lambda q: q.hidden_bias, value.online, jnp.zeros_like(value.online.hidden_bias))
+
+    def fit(value, key):
+        more = eqx.tree_at(lambda q: q.hidden_bias, value.online, value.online.hidden_bias + 1.0)
+        return value._replace(online=more, updates=value.updates + 1)
+
+    with jax.disable_jit():
+        kept = best_snapshot(
+            fit, value._replace(online=zero), members, replay, HORIZON, jax.random.key(0), len(scores), wait
+        )
+    assert int(kept.updates) == best
+    assert len(calls) == looked_at

@@ -58,7 +58,9 @@ class Fit(Settings):
     """The ensemble and how it is fitted."""
 
     members: int = setting(5, 'E of section 4.1 (App. C.1: "Ensemble Size")', at_least=1)
-    updates: int = setting(200, 'N_update of section 4.1 (App. C.1: "Model Updates per Epoch")', at_least=1)
+    updates: int = setting(
+        200, 'N_update of section 4.1 (App. C.1: "Model Updates per Epoch")', at_least=1, in_turn=True
+    )
     batch: int = setting(
         64,
         "Transitions (or segments) per member and update. The paper's minibatch of 100 is split over its 5 members",
@@ -98,6 +100,7 @@ class Fit(Settings):
         0,
         "Further updates when exploration is over, at a third of the learning rate, before anyone exploits",
         before=0,
+        in_turn=True,
     )
 
     smoothing: float = setting(

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.playing.open_loop import Planner, Plans
@@ -20,6 +20,7 @@ from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.slots import Episodes, OneSeed
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
+from e3rl.runs.handover import Steps, padded_episodes
 from e3rl.runs.lanes import as_lane, lane_of, over_lanes
 from e3rl.types import Key, Keys, Trajectory, key_for
 
@@ -34,7 +35,7 @@ class CompiledAgent:
         self.one = one = OneSeed(spec, config)
         self.spec = spec
         self.config = config
-        self.init = over_lanes(one.fresh, once=True)
+        self.init = over_lanes(one.fresh)
         self.plan = over_lanes(one.plan)
         self.update_models = over_lanes(one.update_models)
         self.exploit = over_lanes(one.exploit)
@@ -178,13 +179,23 @@ class CompiledAgent:
         """Episodes of an environment in Python, as those of a single lane."""
         storage = self.one.storage
 
-        def plan_all(key: Key, obs: np.ndarray, time: np.ndarray, running: np.ndarray) -> Plans:
+        def plan_all(key: Key, number: int, obs: np.ndarray, time: np.ndarray, running: np.ndarray) -> Plans:
             nonlocal memory
-            plans = plan(_split(key, env.copies), obs.astype(storage), time, running, memory)
+            keys = _call_keys(key, number, env.copies)
+            plans = plan(keys, obs.astype(storage), time, running, memory)
             memory = plans.memory
             return plans
 
         return self.one_lane(env.play(plan_all, key, count, before, lesson))
+
+    def inherit(self, steps: Steps, policy: Policy, replay: Replay) -> tuple[Replay, int]:
+        """The replay buffer with another agent's experience in it, and the epochs that this counts for."""
+        per_epoch = self.config.explore.per_epoch
+        first = np.flatnonzero(steps.time == 0)
+        for start in range(0, len(first), per_epoch):
+            episodes = padded_episodes(steps, first[start : start + per_epoch], per_epoch, self.spec.horizon)
+            replay, _ = self.absorb(policy, replay, self.one_lane(episodes))
+        return replay, -(-len(first) // per_epoch)
 
     def one_lane(self, episodes: Trajectory) -> Trajectory:
         """Episodes that were played in Python, as those of a single lane."""
@@ -195,7 +206,10 @@ class CompiledAgent:
         return as_lane(jax.tree.map(jnp.asarray, frames))
 
 
-_split = jax.jit(jax.random.split, static_argnums=1)
+@functools.partial(jax.jit, static_argnums=2)
+def _call_keys(key: Key, number: Int[Array, ""], copies: int) -> Keys:
+    return jax.random.split(jax.random.fold_in(key, number), copies)
+
 
 KEPT = 4
 """Configurations of which programs are kept though nobody uses them: who trains in a loop compiles once."""

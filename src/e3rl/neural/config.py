@@ -82,11 +82,18 @@ class Rounds(Settings):
     updates: int = setting(
         2_000,
         "Updates of the exploit value between rounds (25,000 in the paper's code); 0 fits it anew, as at first",
+        in_turn=True,
     )
     stop_on_drop: bool = setting(
         True,
         "The first drop in mean return ends the rounds, as in App. C.3; otherwise all are played",
         before=True,
+    )
+
+    leftover: bool = setting(
+        False,
+        "As many more rounds as fit into the episodes that exploration did not need when it ended by itself",
+        before=False,
     )
 
     @property

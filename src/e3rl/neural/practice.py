@@ -9,11 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from e3rl.neural.config import Rounds
 from e3rl.neural.slots import OneSeed
 from e3rl.planners.base import Policy
+from e3rl.replay import Replay
 
-ROUND, EXPLORED = "round", "explored"
-"""What is said about a checkpoint that was made in the rounds: how many are over, and the episodes before them."""
+ROUND, ROUNDS, EXPLORED = "round", "rounds", "explored"
+"""What is said about a checkpoint that was made in the rounds: how many are over, of how many, and the episodes before
+them."""
 
 
 class Practice(NamedTuple):
@@ -41,6 +44,15 @@ class Practice(NamedTuple):
 
         best, score = jax.tree.map(keep, (self.tried, score), (self.best, self.score))
         return self._replace(best=best, score=score), better
+
+
+def rounds_of(rounds: Rounds, ceiling: int, replay: Replay) -> list[int]:
+    """How many each seed practises, where exploration was to take `ceiling` episodes and took those in its buffer."""
+    there = np.arange(replay.rows.time.shape[1]) < np.asarray(replay.size)[:, None]
+    explored = np.count_nonzero(there & (np.asarray(replay.rows.time) == 0), axis=1)
+    spare = np.maximum(ceiling - explored, 0) * (rounds.leftover and rounds.count > 0)
+    found: list[int] = (rounds.count + spare // rounds.episodes).tolist()
+    return found
 
 
 def saved_shapes(one: OneSeed, about: Mapping[str, Any]) -> tuple:

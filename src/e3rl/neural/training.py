@@ -4,12 +4,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from e3rl.e3 import Epoch, Slots, explicit_explore_exploit
 from e3rl.envs.playing.python_copies import EpisodeBroken, PythonCopies
@@ -18,15 +16,15 @@ from e3rl.models import FAMILIES
 from e3rl.models.fit import ModelSet
 from e3rl.neural.compiled_agent import Environment, compiled_agent
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.practice import EXPLORED, ROUND, Practice, saved_shapes
+from e3rl.neural.practice import EXPLORED, ROUND, ROUNDS, Practice, rounds_of, saved_shapes
 from e3rl.neural.slots import Episodes
 from e3rl.neural.stopping import Stopping
 from e3rl.planners import PLANNERS
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
 from e3rl.runs.agent import AbstractProgram
-from e3rl.runs.handover import Steps, padded_episodes
-from e3rl.runs.lanes import seed_keys, side_by_side, unless
+from e3rl.runs.handover import Steps
+from e3rl.runs.lanes import norms, seed_keys, side_by_side, unless_over
 from e3rl.runs.progress import PRACTISING
 from e3rl.runs.record import Record
 from e3rl.types import Key, Keys, UserError, key_for
@@ -62,6 +60,8 @@ class NeuralProgram(AbstractProgram):
         """Of the exploiter, in the episode that `act` is asked about."""
         self._next_times: Int[np.ndarray, " n"] = np.zeros(0, int)
         """Time steps at which what is remembered goes on."""
+        self._rounds = config.rounds.count
+        """Of practice, those of the seed that practises longest."""
 
     def learn(self, record: Record, resume: bool = False) -> tuple[Policy, list[dict[str, Any]]]:
         self._memory = None
@@ -99,7 +99,7 @@ class NeuralProgram(AbstractProgram):
         self.stopping.restore(resumed.abouts if resumed else [])
         start = resumed.abouts[0]["epoch"] if resumed else 0
         if self.inherited is not None and not resumed:
-            replay, start = self._inherit(self.inherited, Policy(models, value, replay.scale), replay)
+            replay, start = self.agent.inherit(self.inherited, Policy(models, value, replay.scale), replay)
             keys = jax.vmap(lambda key: key_for(key, "inherited"))(self.keys)
             models, _ = self.agent.update_models(models, replay, keys, self._epoch(start))
         policy = learned = Policy(models, value, replay.scale)
@@ -107,7 +107,7 @@ class NeuralProgram(AbstractProgram):
         def collect(policy: Policy, replay: Replay, t: int) -> tuple[Replay, Episodes]:
             nonlocal learned  # on the way, where it does not wait for the end of an episode
             *new, collected = self._collect(record, policy, replay, t)
-            learned, replay = self._unless_over(tuple(new), (policy, replay))
+            learned, replay = unless_over(self.stopping.over, tuple(new), (policy, replay))
             return replay, collected
 
         slots = Slots(
@@ -127,15 +127,6 @@ class NeuralProgram(AbstractProgram):
 
         with record:
             return explicit_explore_exploit(models, replay, slots, policy, start, after)
-
-    def _inherit(self, steps: Steps, policy: Policy, replay: Replay) -> tuple[Replay, int]:
-        """The replay buffer with another agent's experience in it, and the epochs that this counts for."""
-        per_epoch = self.config.explore.per_epoch
-        first = np.flatnonzero(steps.time == 0)
-        for start in range(0, len(first), per_epoch):
-            episodes = padded_episodes(steps, first[start : start + per_epoch], per_epoch, self.spec.horizon)
-            replay, _ = self.agent.absorb(policy, replay, self.agent.one_lane(episodes))
-        return replay, -(-len(first) // per_epoch)
 
     def _what(self) -> str:
         """What is compiled, for people."""
@@ -157,20 +148,13 @@ class NeuralProgram(AbstractProgram):
         planned, v_explore = self.agent.plan(
             models, policy.value, replay, self.keys, self._epoch(t), over=self.stopping.over
         )
-        return self._unless_over(planned, policy), np.asarray(v_explore)
+        return unless_over(self.stopping.over, planned, policy), np.asarray(v_explore)
 
     def _stop(self, record: Record, t: int, v_explore: Float[np.ndarray, " lanes"]) -> bool:
         """Line 6, in every lane for itself, and the paper's practical rule, a number of epochs."""
         record.insist(~np.isnan(v_explore), v_explore, "exploration value", f" in epoch {t}")
         self.stopping.look(v_explore)
         return t >= self.agent.one.epochs or bool(self.stopping.over.all())
-
-    def _unless_over(self, new: Any, old: Any) -> Any:
-        """What has become of it in the lanes that go on; nothing changes in those where exploration is over."""
-        over = self.stopping.over
-        if not over.any():
-            return new
-        return unless(jnp.asarray(over), new, old)
 
     def _collect(
         self, record: Record, policy: Policy, replay: Replay, t: int
@@ -200,7 +184,7 @@ class NeuralProgram(AbstractProgram):
         fitted, losses = self.agent.update_models(
             models, replay, self.keys, self._epoch(t), over=self.stopping.over
         )
-        models, loss = self._unless_over(fitted, models), np.asarray(losses)
+        models, loss = unless_over(self.stopping.over, fitted, models), np.asarray(losses)
         record.insist(np.isfinite(loss), loss, "model loss", f" in epoch {t}")
         return models, loss
 
@@ -211,14 +195,17 @@ class NeuralProgram(AbstractProgram):
         collected: Episodes,
         loss: Float[np.ndarray, " lanes"] | None = None,
         round_: int = 0,
+        over: Bool[np.ndarray, " lanes"] | None = None,
     ) -> None:
-        """A row per episode and seed, and a word to the watcher."""
+        """A row per episode and seed that is not over, and a word to the watcher."""
         returns, lengths, disagreement = map(
             np.asarray, (collected.returns, collected.lengths, collected.disagreement)
         )
         record.read_clock()
         exploring = phase == "explore"
-        lanes = np.flatnonzero(~self.stopping.over) if exploring else range(len(self.seeds))
+        if over is None:
+            over = self.stopping.over if exploring else np.zeros(len(self.seeds), bool)
+        lanes = np.flatnonzero(~over)
         for i in range(returns.shape[1]):
             for lane in map(int, lanes):
                 record.add(
@@ -235,7 +222,7 @@ class NeuralProgram(AbstractProgram):
         done = int(record.episodes.max())
         told = (float(returns[lanes].mean()), float(disagreement[lanes].mean()))
         if round_:
-            left = (self.config.rounds.count - round_) * self.config.rounds.episodes
+            left = (self._rounds - round_) * self.config.rounds.episodes
             record.say(PRACTISING, done, done + left, *told, self._named(round_))
             return
         total = self._explore_episodes if exploring else done
@@ -247,9 +234,14 @@ class NeuralProgram(AbstractProgram):
     ) -> tuple[Policy, Replay, list[dict[str, Any]]]:
         """Lines 10 to 12, then practice, if any, and the episodes that count."""
         record.save()
+        counts = rounds_of(self.config.rounds, self._explore_episodes, replay)
+        self._rounds = max(counts)
         self._say_training(record, 1)
         policy = self.agent.exploit(models, replay, self.keys)
-        abouts = [{ROUND: 0, EXPLORED: int(episodes)} for episodes in record.episodes]
+        abouts = [
+            {ROUND: 0, ROUNDS: count, EXPLORED: int(episodes)}
+            for count, episodes in zip(counts, record.episodes, strict=True)
+        ]
         practice = Practice.begin(policy, jnp.asarray(self.stopping.v_explore, jnp.float32))
         return self._practise_and_judge(record, models, replay, practice, abouts)
 
@@ -264,7 +256,7 @@ class NeuralProgram(AbstractProgram):
         """From what is held after any round, or before the first, to the end."""
         policy, replay = self._practise(record, models, replay, practice, abouts)
         if policy.value is not None:
-            size = np.asarray(_norms(policy.value.online))
+            size = np.asarray(norms(policy.value.online))
             record.insist(np.isfinite(size), size, "exploit network", "")
         before, count = record.episodes.copy(), self.config.evaluation_episodes
         _, collected = self._greedy_episodes(record, "exploit", policy, replay, 0, count)
@@ -292,30 +284,39 @@ class NeuralProgram(AbstractProgram):
     ) -> tuple[Policy, Replay]:
         """App. C.3: play and train on, then go back to the best policy."""
         rounds, done = self.config.rounds, int(abouts[0][ROUND])
+        counts = np.array([about.get(ROUNDS, rounds.count) for about in abouts])
+        self._rounds = int(counts.max())
         # Before there was a choice, these were recorded like the evaluation.
         phase = "exploit" if rounds.stop_on_drop else "practice"
-        while done < rounds.count:
+        while done < self._rounds:
+            over = counts <= done
             if done > 0:
                 self._say_training(record, done + 1)
-                models, tried = self._learn_from_round(models, practice.tried, replay, done)
+                models, tried = self._learn_from_round(models, practice.tried, replay, done, over)
                 practice = practice._replace(tried=tried)
             done += 1
-            replay, collected = self._greedy_episodes(
-                record, phase, practice.tried, replay, done, rounds.episodes
+            played, collected = self._greedy_episodes(
+                record, phase, practice.tried, replay, done, rounds.episodes, over
             )
-            practice, better = practice.judged(collected.returns)
+            judged, better = practice.judged(collected.returns)
+            replay, practice = unless_over(over, (played, judged), (replay, practice))
             if rounds.stop_on_drop and not better.all():
-                done = rounds.count
+                done = self._rounds
             held = [
-                {**where, ROUND: done, EXPLORED: about[EXPLORED]}
-                for where, about in zip(self.stopping.abouts(), abouts, strict=True)
+                {**where, ROUND: done, ROUNDS: int(count), EXPLORED: about[EXPLORED]}
+                for where, count, about in zip(self.stopping.abouts(), counts, abouts, strict=True)
             ]
             record.hold(self.agent.one.epochs + done, (models, None, replay, practice), held)
         record.save()
         return practice.best, replay
 
     def _learn_from_round(
-        self, models: ModelSet, tried: Policy, replay: Replay, round_: int
+        self,
+        models: ModelSet,
+        tried: Policy,
+        replay: Replay,
+        round_: int,
+        over: Bool[np.ndarray, " lanes"],
     ) -> tuple[ModelSet, Policy]:
         """The models and the policy after a round: one trained on from the last, or another that is fitted as the first
         was."""
@@ -324,12 +325,12 @@ class NeuralProgram(AbstractProgram):
         # What plans with the models learns from new episodes through them.
         if self.config.exploit.from_models:
             epoch = self._epoch(self.agent.one.epochs + round_)
-            followed, _ = self.agent.update_models(followed, replay, self.keys, epoch)
+            followed, _ = self.agent.update_models(followed, replay, self.keys, epoch, over=over)
         if anew:
             keys = jax.vmap(lambda key: key_for(key, "round", round_))(self.keys)
-            return followed, self.agent.exploit(followed, replay, keys)
+            return followed, self.agent.exploit(followed, replay, keys, over=over)
         policy = tried._replace(models=followed)
-        return models, self.agent.refine(policy, replay, self.keys, self._epoch(round_))
+        return models, self.agent.refine(policy, replay, self.keys, self._epoch(round_), over=over)
 
     def _greedy_episodes(
         self,
@@ -339,6 +340,7 @@ class NeuralProgram(AbstractProgram):
         replay: Replay,
         round_: int,
         count: int,
+        over: Bool[np.ndarray, " lanes"] | None = None,
     ) -> tuple[Replay, Episodes]:
         before = int(record.episodes[0])
         try:
@@ -350,17 +352,16 @@ class NeuralProgram(AbstractProgram):
             self._keep_broken(record, phase, error, policy, replay)
             record.write_rows()
             raise
-        self._record(record, phase, collected, round_=round_)
+        self._record(record, phase, collected, round_=round_, over=over)
         return replay, collected
 
     def _say_training(self, record: Record, round_: int) -> None:
         """That the policy of this round is fitted, or without rounds the only one."""
-        done, count = int(record.episodes[0]), self.config.rounds.count
-        total = done + (count - round_ + 1) * self.config.rounds.episodes if count else done
-        record.say("training to exploit", done, total, what=self._named(round_) if count else "")
+        done, left = int(record.episodes[0]), (self._rounds - round_ + 1) * self.config.rounds.episodes
+        record.say("training to exploit", done, done + left, what=self._named(round_) if left else "")
 
     def _named(self, round_: int) -> str:
-        return f"round {round_}/{self.config.rounds.count}"
+        return f"round {round_}/{self._rounds}"
 
     def evaluate(self, policies: Policy, episodes: int) -> Float[np.ndarray, "lanes n"]:
         return np.asarray(self.agent.evaluate(self.env, policies, self.keys, episodes))
@@ -393,8 +394,3 @@ class NeuralProgram(AbstractProgram):
     def close(self) -> None:
         if isinstance(self.env, PythonCopies):
             self.env.close()
-
-
-@jax.jit
-def _norms(network: Any) -> Float[Array, " lanes"]:
-    return jax.vmap(optax.tree.norm)(eqx.filter(network, eqx.is_inexact_array))

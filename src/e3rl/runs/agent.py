@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -179,8 +180,15 @@ class AbstractAgent(ABC):
     @classmethod
     def refuse_too_large(cls, opened: Opened, config: Any, lanes: int = 1) -> None:
         """An error where a program would not fit into memory. Where every number is small it does."""
-        sizes = sorted(((value, path) for path, value in numbers_of(config)), reverse=True)
-        largest = max([value for value, _ in sizes] + [opened.spec.horizon, lanes])
+        numbers = list(numbers_of(config))
+        sizes = sorted(((value, path) for path, value, _ in numbers), reverse=True)
+        # Steps that are made in turn take no room, unless there are more than a list of them would have.
+        largest = max(
+            opened.spec.horizon,
+            math.prod(opened.spec.encoding.shape),
+            lanes,
+            *(value for _, value, in_turn in numbers if not in_turn or value > LARGEST_COUNTED),
+        )
         if largest <= SURELY_SMALL:
             return
 

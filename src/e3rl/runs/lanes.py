@@ -8,11 +8,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool
+import optax
+from jaxtyping import Array, Bool, Float
 
 from e3rl.runs.processors import processors
 
 QUICKLY = {"xla_backend_optimization_level": 1}
+"""On a CPU programs compile sooner by it and are as fast: most of their time is in library calls."""
 
 
 class OverLanes:
@@ -66,9 +68,8 @@ def _plain(args: tuple) -> tuple:
     return tuple(arg for arg in args if isinstance(arg, int | float))
 
 
-def over_lanes(function: Callable[..., Any], once: bool = False) -> OverLanes:
-    """`function`, compiled; quickly, where it runs but `once`."""
-    return OverLanes(function, QUICKLY if once else {})
+def over_lanes(function: Callable[..., Any]) -> OverLanes:
+    return OverLanes(function, QUICKLY if jax.default_backend() == "cpu" else {})
 
 
 def _lanes(arrays: Any) -> int:
@@ -113,14 +114,23 @@ def joined(trees: Sequence[Any]) -> Any:
     return jax.tree.map(join, *trees)
 
 
-@eqx.filter_jit
-def unless(over: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
-    """`new`, in the lanes that are over `old`."""
+def unless_over(over: Bool[np.ndarray, " lanes"], new: Any, old: Any) -> Any:
+    """What has become of it in the lanes that go on: `new`, and in those that are over `old`."""
+    return _unless(jnp.asarray(over), new, old) if over.any() else new
 
+
+@eqx.filter_jit
+def _unless(over: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
     def choose(new: Array, old: Array) -> Array:
         return jnp.where(over.reshape(-1, *[1] * (new.ndim - 1)), old, new)
 
     return jax.tree.map(choose, new, old)
+
+
+@jax.jit
+def norms(network: Any) -> Float[Array, " lanes"]:
+    """How large each seed's weights are, in all."""
+    return jax.vmap(optax.tree.norm)(eqx.filter(network, eqx.is_inexact_array))
 
 
 def lane_of(tree: Any, lane: int = 0) -> Any:

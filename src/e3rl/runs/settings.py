@@ -32,10 +32,12 @@ def setting(
     above: int | float | None = None,
     at_most: int | float = math.inf,
     before: Any = ALWAYS_THERE,
+    in_turn: bool = False,
 ) -> Any:
     """A field with its meaning and its bounds. Numbers are not negative unless `at_least` says so. One that was added
-    after results had been recorded says what those did `before` there was a choice."""
-    about = {"at_least": at_least, "above": above, "at_most": at_most, "before": before}
+    after results had been recorded says what those did `before` there was a choice. One that counts what is done
+    `in_turn` takes time and not memory."""
+    about = {"at_least": at_least, "above": above, "at_most": at_most, "before": before, "in_turn": in_turn}
     return dataclasses.field(default=default, metadata={"meaning": meaning, **about})
 
 
@@ -211,14 +213,14 @@ def _first(settings: Settings) -> str:
     return next((field.name for field in dataclasses.fields(settings)), "")
 
 
-def numbers_of(settings: Settings, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """The whole numbers among the settings, by path."""
+def numbers_of(settings: Settings, prefix: str = "") -> Iterator[tuple[str, int, bool]]:
+    """The whole numbers among the settings, by path, and whether they count what is done in turn."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if isinstance(value, Settings):
             yield from numbers_of(value, f"{prefix}{field.name}.")
         elif isinstance(value, int) and not isinstance(value, bool):
-            yield f"{prefix}{field.name}", value
+            yield f"{prefix}{field.name}", value, field.metadata.get("in_turn", False)
 
 
 def settings_of(settings: Settings, prefix: str = "") -> Iterator[str]:

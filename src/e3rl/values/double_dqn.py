@@ -21,6 +21,7 @@ class DqnFit(Settings):
         15_000,
         "Gradient steps (200,000 on the lock in the paper's code; App. C.3: 750,000)",
         at_least=1,
+        in_turn=True,
     )
     batch: int = setting(100, "Transitions per gradient step", at_least=1)
     learning_rate: float = setting(1e-3, 'Adam\'s step ("Learning Rate" in the tables)', above=0)

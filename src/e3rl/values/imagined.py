@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from e3rl.models.base import Prediction, Problem, within_bounds
 from e3rl.models.ensemble import Ensemble, predict
@@ -43,7 +43,10 @@ class ValueFit(Settings):
     """How a value is fitted in imagination."""
 
     updates: int = setting(
-        300, "Fitted-Q steps on imagined transitions, each time the value is planned", at_least=1
+        300,
+        "Fitted-Q steps on imagined transitions, each time the value is planned",
+        at_least=1,
+        in_turn=True,
     )
     levels: int = setting(
         0,
@@ -229,20 +232,41 @@ def best_snapshot(
     horizon: int,
     key: Key,
     snapshots: int,
+    wait: int = 0,
 ) -> QState:
     """`fit` over and over, `snapshots` times. Fitted values keep fluctuating: of those on the way, the one whose greedy
-    policy the models like best."""
-    starts = replay.starts(JUDGED_STARTS)
+    policy the models like best. `wait` times without a better one end it sooner, unless that is 0."""
+    starts, keys = replay.starts(JUDGED_STARTS), jax.random.split(key, snapshots)
 
-    def fit_on(carry: tuple[QState, QState, Array], key: Key) -> tuple:
-        value, best, best_score = carry
-        key_fit, key_judge = jax.random.split(key)
-        value = fit(value, key_fit)
+    def goes_on(carry: _Snapshots) -> Bool[Array, ""]:
+        left = carry.looked_at < snapshots
+        return left & (carry.looked_at - carry.improved < wait) if wait else left
+
+    def fit_on(carry: _Snapshots) -> _Snapshots:
+        key_fit, key_judge = jax.random.split(keys[carry.looked_at])
+        value = fit(carry.value, key_fit)
         score = imagined_return(value.online, ensemble, starts, horizon, key_judge)
-        better = score >= best_score
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), value, best)
-        return (value, best, jnp.where(better, score, best_score)), None
+        looked_at = carry.looked_at + 1
 
-    start = (value, value, jnp.array(-jnp.inf))
-    best: QState = jax.lax.scan(fit_on, start, jax.random.split(key, snapshots))[0][1]
-    return best
+        def keep(new: Array, old: Array) -> Array:
+            return jnp.where(score >= carry.score, new, old)
+
+        best, kept = jax.tree.map(keep, (value, score), (carry.best, carry.score))
+        return _Snapshots(
+            value, best, kept, looked_at, jnp.where(score > carry.score, looked_at, carry.improved)
+        )
+
+    none = jnp.array(0, jnp.int32)
+    start = _Snapshots(value, value, jnp.array(-jnp.inf), none, none)
+    return jax.lax.while_loop(goes_on, fit_on, start).best
+
+
+class _Snapshots(NamedTuple):
+    """The value that is fitted, the best so far by its score, and how many were looked at, now and when the last one
+    was better than all before it."""
+
+    value: QState
+    best: QState
+    score: Float[Array, ""]
+    looked_at: Int[Array, ""]
+    improved: Int[Array, ""]
