@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-BENCHMARKS = ("envs", "neural", "control", "dreem", "tabular", "baselines", "calibration", "scaling")
+BENCHMARKS = ("start", "envs", "neural", "control", "dreem", "tabular", "baselines", "calibration", "scaling")
 ON_ACCELERATORS = ("scaling",)
 """Run on a GPU where there is one; the others are about one CPU."""
 PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "mctx", "torch", "stable-baselines3")

@@ -30,6 +30,13 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 UTILITY = Mean(reward_scale=1.0)
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SMALLEST = {
+    "start": {
+        "runs": {
+            "lock": "lock --horizon 2 --set explore.ratio=2 fit.updates=2 planner.value.updates=2 "
+            "exploit.value.updates=2 evaluation_episodes=2"
+        },
+        "seeds": {"lock": [1, 2]},
+    },
     "envs": {
         "copies": [1], "gymnasium_copies": [1], "steps_per_repeat": {"1": 200}, "gymnasium_steps_per_repeat": 20,
         "repeats": 1, "python_episodes": 10, "python_copies": [1, 2],
