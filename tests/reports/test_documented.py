@@ -2,14 +2,17 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from e3rl.reports import documented, numbers
+from e3rl.reports import dreem_tables, numbers
 from e3rl.reports.claims.evidence import Evidence
 from e3rl.reports.documented import BEGIN, END, INLINE, PARTS, made, main, pages
 from e3rl.reports.numbers import NUMBERS, number
+from e3rl.reports.results import Result
 from e3rl.types import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -21,12 +24,59 @@ def evidence():
     return Evidence.under(ROOT / "results")
 
 
+def with_other_numbers(text):
+    """The page, with another last digit in every table and number that is made."""
+    parts = [*re.finditer(rf"{BEGIN.format('.*?')}\n(?P<made>.*?){END}", text, re.DOTALL)]
+    parts += re.finditer(INLINE.pattern.replace("-->.*?<!--", "-->(?P<made>.*?)<!--"), text, re.DOTALL)
+    changed = list(text)
+    for part in parts:
+        for digit in [*re.finditer(r"\d", part["made"])][-1:]:
+            changed[part.start("made") + digit.start()] = str((int(digit[0]) + 1) % 10)
+    return "".join(changed), len(parts)
+
+
 @pytest.mark.parametrize("path", pages(ROOT / "docs"), ids=lambda path: path.stem)
 def test_pages_have_what_was_measured(path, evidence):
-    """`make page` brings them up to date."""
+    """`make page` brings them up to date. What a page has makes no difference: whoever edits a number is noticed."""
     text = path.read_text()
-    assert made(text, evidence) == text
+    edited, parts = with_other_numbers(text)
+    assert (edited != text) == (parts > 0)
+    assert made(edited, evidence) == text
     assert text.count(END) >= len(MARKS.findall(text))
+
+
+@pytest.mark.parametrize("name", ["benchmarks", "reach"])
+def test_no_table_is_typed(name):
+    """On pages about measurements only."""
+    text = (ROOT / "docs" / f"{name}.md").read_text()
+    typed = re.sub(rf"{BEGIN.format('.*?')}\n.*?{END}", "", text, flags=re.DOTALL)
+    assert re.findall(r"^\|.*", typed, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("name", sorted(PARTS))
+def test_a_table_of_nothing_says_so_in_one_line(name):
+    page = made(f"{BEGIN.format(name)}\n{END}", Evidence({})).splitlines()
+    assert len(page) == 3
+    assert page[1].startswith("Not recorded yet: nothing of it is in the results of ")
+
+
+def test_a_table_of_something_else_is_one_line():
+    found = {"bench/neural": Result(Path("neural.json"), {"rows": [{"name": "neural/growth/H=5"}]})}
+    with pytest.raises(
+        UserError, match="the table 'bench neural growth' cannot be made: KeyError: 'over_paper'"
+    ):
+        made(f"{BEGIN.format('bench neural growth')}\n{END}", Evidence(found))
+
+
+def test_the_command_says_which_page_in_one_line(tmp_path):
+    docs, results = tmp_path / "docs", tmp_path / "results"
+    docs.mkdir()
+    results.mkdir()
+    (docs / "page.md").write_text("Solved <!-- n: solved lock/h5 -->all<!-- /n -->.")
+    command = [sys.executable, "-m", "e3rl.reports.documented", str(docs), str(results)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    line = f"e3rl: error: {docs / 'page.md'}: a page tells of lock/h5, which has no results\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
 
 
 def test_every_table_has_its_place():
@@ -72,6 +122,15 @@ def test_a_number_that_nobody_knows():
         number("solved lock/h5", Evidence({}))
     with pytest.raises(UserError, match="the number 'budget' cannot be told: TypeError"):
         number("budget", Evidence({}))
+
+
+def test_what_a_file_says():
+    about = {"rounds": [{"MiB at the end": 1114}, {"share": 0.00162}]}
+    found = Evidence({"a/file": Result(Path("file.json"), about)})
+    assert number("value a/file rounds.0.MiB_at_the_end ,", found) == "1,114"
+    assert number("value a/file rounds.1.share .4f", found) == "0.0016"
+    with pytest.raises(UserError, match="cannot be told: KeyError: 'tea'"):
+        number("value a/file rounds.0.tea", found)
 
 
 def lock_row(reward, episodes, solved):
@@ -132,6 +191,6 @@ def test_how_far_below_the_theorem():
         ("a", "theorem", "10", "1e8", "30", "0.9", "3", "1"),
     )
     rows = [{**dict(zip(columns, case, strict=True)), "everything_eliminated": "0"} for case in cases]
-    found = documented._smallest_n(rows, "a", "theorem")
+    found = dreem_tables._smallest_n(rows, "a", "theorem")
     assert found == "n = 1.0e+09, 1/1 of the theorem's; then unfinished in 3 of 30"
-    assert documented._smallest_n(rows[1:], "a", "theorem") == "none; unfinished"
+    assert dreem_tables._smallest_n(rows[1:], "a", "theorem") == "none; unfinished"

@@ -6,17 +6,27 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from e3rl.reports import deterministic, lock_budgets, scaling, stopping, unified
+from e3rl.reports import (
+    bench_tables,
+    deterministic,
+    dreem_tables,
+    lock_budgets,
+    planning,
+    reach,
+    scaling,
+    stopping,
+    unified,
+)
 from e3rl.reports.baselines import METHODS
 from e3rl.reports.calibration import tables as calibration_tables
 from e3rl.reports.claims.evidence import Evidence
 from e3rl.reports.numbers import number
 from e3rl.reports.statistics.intervals import Share, interquartile_mean, spread, stratified_bootstrap
 from e3rl.reports.statistics.waiting import Chosen, Waiting
+from e3rl.reports.wording import head, listed, row
 from e3rl.runs.checkpoint import write_file
 from e3rl.types import UserError
 
@@ -25,14 +35,6 @@ BEGIN, END = "<!-- made by e3rl.reports.documented: {} -->", "<!-- end -->"
 HORIZONS, SIZES = (5, 10, 15, 20), (5, 10, 20)
 REWARDS = ("standard", "antishaped")
 Lines = Iterator[str]
-
-
-def row(*cells: Any) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def head(*names: str) -> str:
-    return f"{row(*names)}\n{'|---' * len(names)}|"
 
 
 def lock_budget(evidence: Evidence) -> Lines:
@@ -186,55 +188,6 @@ def fresh_cartpole(evidence: Evidence) -> Lines:
     yield f"{text}; the others at {others}." if others else f"{text}."
 
 
-def below_theory(evidence: Evidence) -> Lines:
-    """How many times fewer trajectories than the theorem's still never failed."""
-    rows = evidence.rows("dreem/below-theory")
-    if not rows:
-        return
-    rules = list(dict.fromkeys(one["phi_rule"] for one in rows))
-    yield head("family", *(f"φ {'as in the theorem' if rule == 'theorem' else rule}" for rule in rules))
-    for family in dict.fromkeys(one["family"] for one in rows):
-        yield row(family, *(_smallest_n(rows, family, rule) for rule in rules))
-
-
-def _smallest_n(rows: list[dict[str, str]], family: str, rule: str) -> str:
-    """From the theorem's n on downwards, until a run fails; and how the next one failed."""
-    best = None
-    for one in (one for one in rows if (one["family"], one["phi_rule"]) == (family, rule)):
-        if float(one["success_rate"]) < 1.0:
-            kinds = ("everything_eliminated", "unfinished", "suboptimal")
-            why = max(kinds, key=lambda kind: int(one[kind])).replace("_", " ")
-            return (
-                f"{best}; then {why} in {one[why.replace(' ', '_')]} of {one['runs']}"
-                if best
-                else f"none; {why}"
-            )
-        best = f"n = {float(one['n']):.1e}, 1/{float(one['shrink']):g} of the theorem's"
-    return str(best)
-
-
-def doubling(evidence: Evidence) -> Lines:
-    known, unknown = evidence.find("dreem/certify"), evidence.find("dreem/certify-doubling")
-    if known is None or unknown is None:
-        return
-    yield head(
-        "family",
-        "d",
-        "largest guess",
-        "v < v* − ε",
-        "truth eliminated",
-        "trajectories, times those with d known",
-    )
-    given = {one["family"]: one for one in known.about["rows"]}
-    for one in unknown.about["rows"]:
-        ratio = one["trajectories_max"] / given[one["family"]]["trajectories_max"]
-        failed = f"{one['failures']} of {one['runs']}"
-        rank = given[one["family"]]["rank"]
-        yield row(
-            one["family"], rank, one["rank_guess_max"], failed, one["true_model_eliminated"], f"{ratio:.2f}"
-        )
-
-
 def calibration(evidence: Evidence) -> Lines:
     """What disagreement tells, by `e3rl bench calibration`."""
     found = evidence.find("bench/calibration")
@@ -264,14 +217,36 @@ PARTS: dict[str, Callable[[Evidence], Lines]] = {
     "control": control,
     "mazes": mazes,
     "peers": peers,
-    "below theory": below_theory,
-    "doubling": doubling,
     "stopping": lambda evidence: _folder_of(evidence, "stopping/h10", stopping.table),
     "calibration": calibration,
     "one phase": lambda evidence: _folder_of(evidence, "unified/lock-h5", unified.table),
     "repulsion": lambda evidence: _folder_of(evidence, "repulsion/lock-h5", unified.table, part=1),
+    "reach": lambda evidence: _folder_of(evidence, "reach/taxi", reach.table),
+    "reach quick": lambda evidence: _folder_of(
+        evidence, "reach/taxi", lambda folder: reach.table(folder / "quick")
+    ),
+    "planning": lambda evidence: _folder_of(evidence, "planning/value", planning.table),
+    "planning, H=5": lambda evidence: _folder_of(evidence, "planning-h5/value", planning.table, part=1),
     "scaling": how_cost_grows,
+    **dreem_tables.TABLES,
+    **bench_tables.TABLES,
 }
+"""By the name that stands in a page's mark. To add a table, write what makes its lines and put it here."""
+
+
+def _lines(name: str, evidence: Evidence) -> list[str]:
+    """Of a table; where there is nothing to make it of, one that says what is missing."""
+    try:
+        found = list(PARTS[name](evidence))
+    except UserError:
+        raise
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"the table {name!r} cannot be made: {type(error).__name__}: {error}") from error
+    asked = list(evidence.asked)
+    if found and any(evidence.find(experiment) is not None for experiment in asked):
+        return found
+    others = [f"{len(asked) - 2} others"] if len(asked) > 3 else asked[2:]
+    return [f"Not recorded yet: nothing of it is in the results of {listed([*asked[:2], *others])}."]
 
 
 def made(page: str, evidence: Evidence) -> str:
@@ -281,7 +256,7 @@ def made(page: str, evidence: Evidence) -> str:
         name = found.group(1)
         if name not in PARTS:
             raise UserError(f"no table is called {name!r}")
-        return "\n".join([BEGIN.format(name), *PARTS[name](evidence), END])
+        return "\n".join([BEGIN.format(name), *_lines(name, evidence.asking()), END])
 
     def inline(found: re.Match[str]) -> str:
         return f"<!-- n: {found['key']} -->{number(found['key'], evidence)}<!-- /n -->"
@@ -299,9 +274,17 @@ def main(docs: Path, results: Path) -> None:
     evidence = Evidence.under(results)
     for path in pages(docs):
         text = path.read_text()
-        if (new := made(text, evidence)) != text:
+        try:
+            new = made(text, evidence)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
+        if new != text:
             write_file(path, new.encode())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]))
+    except UserError as error:
+        print(f"e3rl: error: {error}", file=sys.stderr)
+        sys.exit(2)

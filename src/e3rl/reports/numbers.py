@@ -1,16 +1,17 @@
 """Numbers in the sentences of the documentation. Between the marks `<!-- n: KEY -->` and `<!-- /n -->` stands what the
 data say today; a key is the name of one of these functions and what it is asked about, such as `solved stopping/h5`."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from e3rl.experiments.durations import seconds_of
+from e3rl.reports import bench_numbers, reach_numbers
 from e3rl.reports.claims.evidence import Evidence
 from e3rl.reports.deterministic import explored
 from e3rl.reports.lock_budgets import PAPER_RATIO
-from e3rl.reports.results import Result
+from e3rl.reports.wording import ends, listed, signed
 from e3rl.types import UserError
 
 Rows = list[dict[str, str]]
@@ -27,15 +28,8 @@ def rows_of(evidence: Evidence, experiment: str) -> Rows:
     return found
 
 
-def result_of(evidence: Evidence, experiment: str) -> Result:
-    found = evidence.find(experiment)
-    if found is None:
-        raise UserError(f"a page tells of {experiment}, which has no results")
-    return found
-
-
 def about(evidence: Evidence, experiment: str) -> dict[str, Any]:
-    return result_of(evidence, experiment).about
+    return evidence.need(experiment).about
 
 
 def each(experiments: Iterable[str]) -> list[str]:
@@ -45,22 +39,6 @@ def each(experiments: Iterable[str]) -> list[str]:
         first, *others = name.split(",")
         found += [first, *(first.rstrip("0123456789") + other for other in others)]
     return found
-
-
-def signed(value: float, digits: int = 0) -> str:
-    """With a minus as it is printed, and no zero below zero."""
-    return f"{value:.{digits}f}".replace("-", "−") if round(value, digits) else f"{0:.{digits}f}"
-
-
-def ends(values: Iterable[float], digits: int = 0) -> str:
-    """Such as "8 to 16"."""
-    told = list(values)
-    return " to ".join(dict.fromkeys(signed(end, digits) for end in (min(told), max(told))))
-
-
-def listed(words: Sequence[str], last: str = "and") -> str:
-    """Such as "a, b and c"."""
-    return f" {last} ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 
 
 def solved(evidence: Evidence, *experiments: str) -> str:
@@ -122,7 +100,7 @@ def finals(evidence: Evidence, what: str, which: str, *experiments: str) -> str:
 
 def reached(evidence: Evidence, experiment: str, which: str) -> str:
     """Exploring a control task: how many episodes of each seed reached the goal, or in which epoch the first did."""
-    per_epoch, _ = explored(result_of(evidence, experiment))
+    per_epoch, _ = explored(evidence.need(experiment))
     by_seed: dict[str, list[int]] = {}
     for row in rows_of(evidence, experiment):
         if row["phase"] == "explore":
@@ -151,45 +129,20 @@ def lead(evidence: Evidence, which: str, one: str, other: str) -> str:
     """What one collects more than the other while exploring, an episode: by seed, or its mean, after the first epoch
     or in the last."""
     part = slice(-1, None) if which.startswith("last") else slice(1, None)
-    ours, theirs = (explored(result_of(evidence, name))[1][:, part].mean(axis=1) for name in (one, other))
+    ours, theirs = (explored(evidence.need(name))[1][:, part].mean(axis=1) for name in (one, other))
     difference = (ours - theirs).tolist()
     return ends(difference, 1) if which.endswith("seeds") else signed(float(np.mean(difference)), 1)
+
+
+def in_epoch(evidence: Evidence, experiment: str, epoch: str) -> str:
+    """The mean return while exploring, in an epoch; the first is 1."""
+    return signed(float(explored(evidence.need(experiment))[1][:, int(epoch) - 1].mean()))
 
 
 def failed(evidence: Evidence, experiment: str, how: str = "failures") -> str:
     """Runs of DREEM that ended with too little, or that went wrong in another way."""
     told = about(evidence, experiment)["rows"]
     return f"{sum(one[how] for one in told)} of {sum(one['runs'] for one in told)}"
-
-
-def bench(evidence: Evidence, name: str, field: str = "ratio", digits: str = "1", times: str = "1") -> str:
-    """A number of a row of `e3rl bench`: `neural/plan/zero/fresh`; several rows give their range."""
-    values = [_benchmark(evidence, one)[field] * float(times) for one in name.split(",")]
-    return ends(values, int(digits))
-
-
-def _benchmark(evidence: Evidence, name: str) -> dict[str, Any]:
-    rows: list[dict[str, Any]] = about(evidence, f"bench/{name.partition('/')[0]}")["rows"]
-    return next(row for row in rows if row["name"] == name)
-
-
-def bench_ratio(evidence: Evidence, name: str, field: str, other: str, digits: str = "1") -> str:
-    """One number of a row of `e3rl bench` as a multiple of another."""
-    row = _benchmark(evidence, name)
-    return signed(row[field] / row[other], int(digits))
-
-
-def calibration(evidence: Evidence, utility: str, which: str, digits: str = "0") -> str:
-    """Of the disagreement about pairs that were not tried, the share in % that is left, at the end, about those tried
-    ten times and more: on the locks, by models that know dice or by `plain` ones."""
-    rows = about(evidence, "bench/calibration")["rows"]
-    own = [
-        row
-        for row in rows
-        if row["name"].startswith("calibration/lock") and row["name"].endswith(f"/{utility}")
-    ]
-    chosen = [row for row in own if ("-dice/" in row["name"]) == (which == "dice")]
-    return ends((100 * row["well_tried"][-1] / row["untried"][-1] for row in chosen), int(digits))
 
 
 def got_there(evidence: Evidence, experiment: str, which: str = "seeds") -> str:
@@ -207,18 +160,37 @@ def speed(evidence: Evidence) -> str:
     return ends(one["speed_ratio"] for one in about(evidence, "peers/summary")["rows"])
 
 
-def took(evidence: Evidence, experiment: str, unit: str = "seconds") -> str:
-    """All seeds of an experiment together."""
-    found = result_of(evidence, experiment)
-    seconds = seconds_of(found.about, found.table)
+def seeds(evidence: Evidence, *experiments: str) -> str:
+    """Such as "350 to 369"."""
+    return ends(float(row["seed"]) for name in each(experiments) for row in rows_of(evidence, name))
+
+
+def value(evidence: Evidence, experiment: str, path: str, form: str = "g") -> str:
+    """What a file says, by the keys that lead there: `value dreem/ellipsoid theorem.rounds.0.sliced_ratio .4f`. Keys of
+    several words have _ between these."""
+    told: Any = about(evidence, experiment)
+    for key in path.split("."):
+        if isinstance(told, list):
+            told = told[int(key)]
+        else:
+            told = {name.replace(" ", "_"): inside for name, inside in told.items()}[key]
+    return f"{told:{form}}"
+
+
+def took(evidence: Evidence, experiments: str, unit: str = "seconds") -> str:
+    """All seeds of an experiment together, or of several with commas between."""
+    found = [evidence.need(name) for name in experiments.split(",")]
+    seconds = sum(seconds_of(one.about, one.table) for one in found)
     return signed(seconds / 60 if unit == "minutes" else seconds)
 
 
 NUMBERS: dict[str, Callable[..., str]] = {
     one.__name__.replace("_", "-"): one
     for one in (
-        solved, solved_at, levels, budget, greedy, finals, reached, shortest, lead, failed, bench, bench_ratio,
-        calibration, got_there, speed, took,
+        solved, solved_at, levels, budget, greedy, finals, reached, shortest, lead, in_epoch, failed, got_there,
+        speed, seeds, value, took, bench_numbers.bench, bench_numbers.bench_ratio, bench_numbers.bench_more,
+        bench_numbers.bench_target, bench_numbers.calibration, bench_numbers.as_of, reach_numbers.reach,
+        reach_numbers.reach_targets, reach_numbers.reach_ends,
     )
 }  # fmt: skip
 
@@ -230,5 +202,7 @@ def number(key: str, evidence: Evidence) -> str:
         raise UserError(f"no number is called {name!r}; there are {', '.join(NUMBERS)}")
     try:
         return NUMBERS[name](evidence, *words)
+    except UserError:
+        raise
     except (IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
         raise UserError(f"the number {key!r} cannot be told: {type(error).__name__}: {error}") from error

@@ -22,48 +22,64 @@ def table(folder: Path) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
+def rows_of(result: Result) -> list[dict[str, Any]]:
+    with result.table.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def own_rows(result: Result) -> list[dict[str, Any]]:
+    """Those of the agent that was picked, a seed each."""
+    return [row for row in rows_of(result) if row["algo"] == result.about["chosen"]]
+
+
 def _line(name: str, result: Result) -> list[str]:
     about = result.about
-    with result.table.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    own = [row for row in rows if row["algo"] == about["chosen"]]
-    returns = _numbers(own, "return_mean")
+    rows, own = rows_of(result), own_rows(result)
+    returns = numbers(own, "return_mean")
     optimum, target = about["optimum"], about["target"]
     return [
         name,
         about["chosen"],
         str(len(own)),
-        _range(_numbers(own, "explore_episodes")),
-        _range(_numbers(own, "steps")),
+        _range(numbers(own, "explore_episodes")),
+        _range(numbers(own, "steps")),
         f"{np.median(returns):.4g} ({min(returns):.4g})" + (_goals(own) if about["share"] else ""),
         "–" if optimum is None else f"{optimum:.4g}",
         "–" if target is None else _met(about, own),
-        _range(_numbers(own, "seconds")),
+        _range(numbers(own, "seconds")),
         *(_median([row for row in rows if row["algo"] == algo]) for algo in BASELINES),
     ]
 
 
-def _met(about: dict[str, Any], own: list[dict[str, Any]]) -> str:
-    """How many seeds have what was asked for, within the episodes allowed."""
-    got = _numbers(own, "positive" if about["share"] else "return_mean")
-    allowed = float("inf") if about["episodes"] is None else about["episodes"]
-    met = [
+def met(about: dict[str, Any], own: list[dict[str, Any]]) -> list[bool]:
+    """Which seeds have what was asked for, within the episodes allowed."""
+    got = numbers(own, "positive" if about["share"] else "return_mean")
+    allowed = _allowed(about)
+    return [
         value >= about["target"] and episodes <= allowed
-        for value, episodes in zip(got, _numbers(own, "explore_episodes"), strict=True)
+        for value, episodes in zip(got, numbers(own, "explore_episodes"), strict=True)
     ]
+
+
+def _allowed(about: dict[str, Any]) -> float:
+    return float("inf") if about["episodes"] is None else float(about["episodes"])
+
+
+def _met(about: dict[str, Any], own: list[dict[str, Any]]) -> str:
+    seeds = met(about, own)
     asked = f"{about['target']:.0%} of episodes" if about["share"] else f"{about['target']:g}"
-    return f"{sum(met)} of {len(met)} (≥ {asked} after at most {allowed:g})"
+    return f"{sum(seeds)} of {len(seeds)} (≥ {asked} after at most {_allowed(about):g})"
 
 
 def _goals(own: list[dict[str, Any]]) -> str:
-    return f", goal in {min(_numbers(own, 'positive')):.0%} of episodes at least"
+    return f", goal in {min(numbers(own, 'positive')):.0%} of episodes at least"
 
 
 def _median(rows: list[dict[str, Any]]) -> str:
-    return f"{np.median(_numbers(rows, 'return_mean')):.4g}" if rows else "–"
+    return f"{np.median(numbers(rows, 'return_mean')):.4g}" if rows else "–"
 
 
-def _numbers(rows: list[dict[str, Any]], column: str) -> list[float]:
+def numbers(rows: list[dict[str, Any]], column: str) -> list[float]:
     return [float(row[column]) for row in rows if row[column] != ""] or [float("nan")]
 
 

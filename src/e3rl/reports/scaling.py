@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from e3rl.reports.saving import save_figure
+from e3rl.reports.wording import duration
 from e3rl.types import UserError
 
 FILE, PICTURE = "scaling.json", "scaling.png"
@@ -89,7 +90,7 @@ def table(folder: Path) -> Iterator[str]:
         cells = (
             KERNELS.get(curve.kernel, curve.kernel),
             f"{curve.axis} = {curve.sizes[0]:,} to {curve.sizes[-1]:,}",
-            f"{_time(curve.seconds[0])} to {_time(curve.seconds[-1])}",
+            f"{duration(curve.seconds[0])} to {duration(curve.seconds[-1])}",
             f"{exponent(curve.sizes, curve.seconds):.2f} ({last:.2f})",
             f"{_size(curve.bytes[0])} to {_size(curve.bytes[-1])}",
             f"{exponent(curve.sizes, curve.bytes):.2f}",
@@ -98,10 +99,6 @@ def table(folder: Path) -> Iterator[str]:
             curve.bound,
         )
         yield f"| {' | '.join(cells)} |"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1.0 else f"{1e3 * seconds:.3g} ms"
 
 
 def _size(count: float) -> str:

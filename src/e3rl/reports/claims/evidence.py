@@ -61,6 +61,13 @@ class Evidence:
             self.asked.append(experiment)
         return self._results.get(experiment)
 
+    def need(self, experiment: str) -> Result:
+        """What the documentation tells of."""
+        found = self.find(experiment)
+        if found is None:
+            raise UserError(f"a page tells of {experiment}, which has no results")
+        return found
+
     def first(self, *experiments: str) -> Result | None:
         """Of several in order of preference, the first that has been run."""
         found = [self.find(experiment) for experiment in experiments]
