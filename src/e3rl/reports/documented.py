@@ -22,7 +22,7 @@ from e3rl.reports import (
 )
 from e3rl.reports.baselines import METHODS
 from e3rl.reports.calibration import tables as calibration_tables
-from e3rl.reports.claims.evidence import Evidence
+from e3rl.reports.claims.evidence import CONFIRM, Evidence
 from e3rl.reports.numbers import number
 from e3rl.reports.statistics.intervals import Share, interquartile_mean, spread, stratified_bootstrap
 from e3rl.reports.statistics.waiting import Chosen, Waiting
@@ -218,6 +218,9 @@ PARTS: dict[str, Callable[[Evidence], Lines]] = {
     "mazes": mazes,
     "peers": peers,
     "stopping": lambda evidence: _folder_of(evidence, "stopping/h10", stopping.table),
+    "confirmed locks": lambda evidence: _folder_of(
+        evidence, "stopping/h10", lambda folder: stopping.table(folder.parent / CONFIRM / folder.name)
+    ),
     "calibration": calibration,
     "one phase": lambda evidence: _folder_of(evidence, "unified/lock-h5", unified.table),
     "repulsion": lambda evidence: _folder_of(evidence, "repulsion/lock-h5", unified.table, part=1),

@@ -26,7 +26,9 @@ def table(folder: Path) -> str:
 
 
 def _order(result: Result) -> tuple[int, str, int]:
-    horizon, kind, bits = re.fullmatch(r"stopping/h(\d+)-?([a-z-]*)(\d*)", result.experiment).groups()  # type: ignore[union-attr]
+    horizon, kind, bits = re.fullmatch(
+        r"stopping(?:-protocol)?/h(\d+)-?([a-z-]*)(\d*)", result.experiment
+    ).groups()  # type: ignore[union-attr]
     return int(horizon), kind, int(bits or 0)
 
 
