@@ -58,8 +58,9 @@ bench: $(STAMP) ## Time every benchmark on one CPU; results in results/bench/
 figures: $(STAMP) ## Redraw the pictures of the environments (Figure 1 of the paper)
 	$(BIN)/e3rl envs --draw results/figures/figure1
 
-page: $(STAMP) ## What is made from the data: tables of the documentation, docs/claims.md, results/report.html
+page: $(STAMP) ## What is made from the data: tables of the documentation, docs/claims.md, durations, results/report.html
 	$(BIN)/e3rl reproduce claims --out docs
+	$(BIN)/python -m e3rl.experiments.durations results
 	$(BIN)/python -m e3rl.reports.documented docs results
 	$(BIN)/e3rl report results
 
