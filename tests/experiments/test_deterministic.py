@@ -14,6 +14,7 @@ from e3rl.experiments.catalogue import EXPERIMENTS, family_of, results_folder
 from e3rl.experiments.deterministic import COLUMNS, DETERMINISTIC_EXPERIMENTS, DeterministicExperiment, run
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.slots import Episodes
+from e3rl.reports import deterministic as reports
 from e3rl.runs.settings import as_dict, changed, settings_of
 from e3rl.types import UserError
 
@@ -85,6 +86,7 @@ class Scripted:
         assert all(isinstance(env, MountainCar) and env.time_limit == 6 for env in envs)
         assert (config.explore.episodes, [spec.horizon for spec in specs]) == (4, [6, 6])
         self.env, self.keys, self.agent = "all cars", "keys", self
+        self.stopping = SimpleNamespace(over=np.zeros(2, bool))
 
     def explore(self, record, resume, exploit, after_epoch):
         for t in range(2):
@@ -135,6 +137,40 @@ def test_an_experiment_with_scripted_episodes(tiny, tmp_path, monkeypatch):
         ": seed 5 after 2 episodes: return -1001.00, goal reached in 33%; "
         "seed 6 after 2 episodes: return -1011.00, goal reached in 33%"
     )
+
+
+def test_seeds_that_end_by_themselves_have_rows_until_then(tiny, tmp_path, monkeypatch):
+    class Ending(Scripted):
+        """The first seed explores for an epoch, the other for two."""
+
+        def explore(self, record, resume, exploit, after_epoch):
+            after_epoch(Epoch(0, None, None, self.episodes(0, 2), None, "M0", "R0"))
+            self.stopping.over[0] = True
+            after_epoch(Epoch(1, None, None, self.episodes(1, 2), None, "M1", "R1"))
+            record.episodes[:] = (2, 4)
+            exploit("M1", "R1", None)
+
+    monkeypatch.setattr(deterministic, "NeuralProgram", Ending)
+    name, said = "mountaincar/ends", []
+    tiny(name, "e3rl/MountainCar-v0", CONTROL, "e3rl-control", **{"explore.epsilon_share": 0.2})
+    only = DeterministicExperiment("e3rl/MountainCar-v0", CONTROL, "tiny", (4,), (5, 6), ends=True)
+    monkeypatch.setitem(DETERMINISTIC_EXPERIMENTS, name, only)
+    assert deterministic.config_of(only).explore.epsilon_share == 0.2
+    rows = run(name, tmp_path, said.append)
+    explored = [(row["seed"], row["episode"]) for row in rows if row["phase"] == "explore"]
+    assert sorted(explored) == [(5, 1), (5, 2), (6, 1), (6, 2), (6, 3), (6, 4)]
+    about = json.loads((tmp_path / "mountaincar-ends.json").read_text())
+    assert [verdict["explored"] for verdict in about["exploit"]] == [2, 4]
+    assert "seed 5 after 2 episodes: return" in said[-1]
+    (told,) = reports.found(tmp_path)
+    size, epochs = reports.explored(told)
+    assert (size, epochs.shape) == (2, (2, 2))
+    assert np.isnan(epochs[0, 1])
+    assert not np.isnan(epochs[1]).any()
+    assert reports.last_of(epochs).tolist() == [epochs[0, 0], epochs[1, 1]]
+    line = reports.table(tmp_path).splitlines()[1]
+    assert "2 to 4" in line
+    assert "nan" not in line
 
 
 def test_epochs_between_budgets_are_told_too(tiny, tmp_path, monkeypatch):

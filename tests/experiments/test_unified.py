@@ -27,11 +27,15 @@ class Scripted(NeuralProgram):
         self.seeds, self.keys = seeds, None
         self.epochs = config.explore.epochs(HORIZON)
         self.agent = SimpleNamespace(exploit=lambda models, replay, keys: "policy")
+        self.stopping = SimpleNamespace(over=np.zeros(len(seeds), bool))
+        self.ends = config.explore.epsilon_share > 0.0
         made.append((config, list(seeds), [env.antishaped for env in envs]))
 
     def explore(self, record, resume, exploit, after_epoch):
         for t in range(self.epochs):
             collected = SimpleNamespace(returns=np.ones((len(self.seeds), 1)))
+            if self.ends:  # the first seed after two episodes, the others to the ceiling
+                self.stopping.over[0] = t >= 2
             after_epoch(Epoch(t, None, None, collected, None, None, None))
         return exploit(None, None, None)
 
@@ -87,11 +91,23 @@ def test_what_is_there_is_not_measured_again(tmp_path, monkeypatch):
     assert len(made) == 8  # other settings, so nothing that was measured counts
 
 
+def test_seeds_that_end_at_their_own_time_play_greedily_from_then_on():
+    program = Scripted(
+        [SimpleNamespace(antishaped=False)] * 2, [], config_of(AGENTS["two-phases-ends"]), [7, 8]
+    )
+    assert program.epochs == 60
+    returns = unified.first_returns(program, 100)
+    assert returns.shape == (2, 100)
+    assert returns[0].tolist() == [1.0] * 2 + [4.9] * 98
+    assert returns[1].tolist() == [1.0] * 60 + [4.9] * 40
+
+
 def test_agents_differ_in_the_planner_alone():
     for name, agent in AGENTS.items():
         config = config_of(agent)
         assert (config.planner.tried, config.fit.dice, config.fit.prior_weight) == (0.9, True, 0.1), name
-        assert type(config.planner) is (ValuePlanner if name == "two-phases" else UnifiedPlanner)
+        assert type(config.planner) is (ValuePlanner if name.startswith("two-phases") else UnifiedPlanner)
+        assert (config.explore.epsilon_share > 0.0) == agent.ends
     assert config_of(AGENTS["two-phases"]).explore.epochs(5) == 60
     assert config_of(AGENTS["one-phase"]).explore.epochs(5) == 250
 

@@ -63,24 +63,34 @@ class DeterministicExperiment:
     seeds: tuple[int, ...]
     changes: tuple[tuple[str, Any], ...] = ()
     """Settings that differ from the named config, by path."""
+    ends: bool = False
+    """Whether exploration may end by itself, at each seed's own time; the only budget is then a ceiling."""
 
     @property
     def about(self) -> str:
         """What it is, in a line."""
         changes = " ".join(f"{path}={value}" for path, value in self.changes)
-        task = f"{task_name(self.env, dict(self.options))}, {spread(self.budgets)} exploration episodes"
+        most = "at most " if self.ends else ""
+        task = f"{task_name(self.env, dict(self.options))}, {most}{spread(self.budgets)} exploration episodes"
         return f"Neural-E³, {task}, {settings_name(self.config)}{changes and f' with {changes}'}"
 
 
 def _control(
-    env: str, config: str, budgets: tuple[int, ...], changes: dict[str, Any] | None = None
+    env: str,
+    config: str,
+    budgets: tuple[int, ...],
+    changes: dict[str, Any] | None = None,
+    ends: bool = False,
 ) -> DeterministicExperiment:
-    return DeterministicExperiment(env, (), config, budgets, (0, 1, 2, 3, 4), tuple((changes or {}).items()))
+    differing = tuple((changes or {}).items())
+    return DeterministicExperiment(env, (), config, budgets, (0, 1, 2, 3, 4), differing, ends)
 
 
-def _maze(size: int, config: str, changes: dict[str, Any] | None = None) -> DeterministicExperiment:
+def _maze(
+    size: int, config: str, changes: dict[str, Any] | None = None, ends: bool = False
+) -> DeterministicExperiment:
     options, differing = (("size", size),), tuple((changes or {}).items())
-    return DeterministicExperiment(MAZE, options, config, (50,), (0, 1, 2), differing)
+    return DeterministicExperiment(MAZE, options, config, (50,), (0, 1, 2), differing, ends)
 
 
 DETERMINISTIC_EXPERIMENTS: dict[str, DeterministicExperiment] = {
@@ -93,7 +103,10 @@ DETERMINISTIC_EXPERIMENTS: dict[str, DeterministicExperiment] = {
     "acrobot/e3rl": _control("e3rl/Acrobot-v1", "e3rl-control", (20, 30, 50)),
     "acrobot/paper": _control("e3rl/Acrobot-v1", "paper-control", (100,)),
     "acrobot/steadied": _control("e3rl/Acrobot-v1", "steadied-control", (100,)),
+    "mountaincar/ends": _control("e3rl/MountainCar-v0", "e3rl-control", (50,), ends=True),
+    "acrobot/ends": _control("e3rl/Acrobot-v1", "e3rl-control", (50,), ends=True),
     **{f"maze/{size}-e3rl": _maze(size, "e3rl-image", {"exploit.snap": True}) for size in (5, 10, 20)},
+    **{f"maze/{size}-ends": _maze(size, "e3rl-image", {"exploit.snap": True}, True) for size in (5, 10, 20)},
     **{f"maze/{size}-paper": _maze(size, "paper-maze") for size in (5, 10, 20)},
     **{f"maze/{size}-paper-ue2": _maze(size, "paper-maze", {"planner": "uniform"}) for size in (5, 10, 20)},
     **{
@@ -113,14 +126,12 @@ def experiment_of(name: str, smoke: bool = False) -> DeterministicExperiment:
 
 
 def config_of(experiment: DeterministicExperiment, smoke: bool = False) -> NeuralE3Config:
-    """The settings, but for the rule by which exploration ends: here every budget is explored to its end."""
-    changes = {
-        **dict(experiment.changes),
-        "explore.episodes": max(experiment.budgets),
-        "explore.epsilon_share": 0.0,
-    }
+    """The settings. Unless it is about how exploration ends, every budget is explored to its end."""
+    changes = {**dict(experiment.changes), "explore.episodes": max(experiment.budgets)}
+    if not experiment.ends:
+        changes["explore.epsilon_share"] = 0.0
     config = changed(PRESETS[experiment.config], changes)
-    if "planner.tried" in settings_of(config):
+    if not experiment.ends and "planner.tried" in settings_of(config):
         config = changed(config, {"planner.tried": 0.0})
     return smaller(config) if smoke else config
 
@@ -216,12 +227,17 @@ def learn(
         epoch, count = jnp.full(len(seeds), t), config.evaluation_episodes
         _, played = agent.exploit_episodes(program.env, policy, replay, keys, epoch, count)
         about = {"experiment": name, "phase": "exploit", "budget": (t + 1) * per_epoch}
-        greedy = _rows(env, seeds, played, 0, about)
-        return greedy, [_verdict([row for row in greedy if row["seed"] == seed]) for seed in seeds]
+        greedy = _rows(env, dict(enumerate(seeds)), played, 0, about)
+        verdicts = [_verdict([row for row in greedy if row["seed"] == seed]) for seed in seeds]
+        if experiment.ends:
+            for verdict, episodes in zip(verdicts, record.episodes, strict=True):
+                verdict["explored"] = int(episodes)
+        return greedy, verdicts
 
     def after(epoch: Epoch) -> None:
         about = {"experiment": name, "phase": "explore", "budget": max(budgets)}
-        rows = _rows(env, seeds, epoch.collected, epoch.t * per_epoch, about)
+        exploring = {lane: seeds[lane] for lane in np.flatnonzero(~program.stopping.over).tolist()}
+        rows = _rows(env, exploring, epoch.collected, epoch.t * per_epoch, about)
         verdicts: list[dict[str, Any]] = []
         if epoch.t + 1 < whole and (epoch.t + 1) * per_epoch in budgets:
             greedy, verdicts = judged(epoch.t, epoch.models, epoch.replay)
@@ -240,9 +256,9 @@ def _about(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _rows(
-    env: AbstractEnvironment, seeds: Sequence[int], episodes: Episodes, before: int, about: dict[str, Any]
+    env: AbstractEnvironment, seeds: dict[int, int], episodes: Episodes, before: int, about: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """A row per seed and episode."""
+    """A row per episode of some lanes, and their seeds."""
     optima = None
     if isinstance(env, Maze):
         optima = np.asarray(
@@ -259,7 +275,7 @@ def _rows(
             "reached": bool(reached[lane, i]),
             "optimal_return": "" if optima is None else round(float(optima[lane, i]), 6),
         }
-        for lane, seed in enumerate(seeds)
+        for lane, seed in seeds.items()
         for i in range(returns.shape[1])
     ]
 
@@ -283,8 +299,9 @@ def _verdict(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _phrase(verdict: dict[str, Any]) -> str:
     optimum = f" of {verdict['optimal_return_mean']:.2f}" if "optimal_return_mean" in verdict else ""
+    episodes = verdict.get("explored", verdict["budget"])
     return (
-        f"seed {verdict['seed']} after {verdict['budget']} episodes: return {verdict['return_mean']:.2f}{optimum}, "
+        f"seed {verdict['seed']} after {episodes} episodes: return {verdict['return_mean']:.2f}{optimum}, "
         f"goal reached in {verdict['reached']:.0%}"
     )
 

@@ -1,6 +1,7 @@
 """One phase or two (the paper's future work): the reward collected over the first 50H episodes of a lock.
 
-Two phases explore for some episodes and then play greedily without learning any more. One phase plays by the same
+Two phases explore, for some episodes or until exploration ends by itself, and then play greedily without learning any
+more. One phase plays by the same
 planner, and learns, to the end. Every reward on the way counts. Solved is a lock whose last 10H episodes brought 95% of
 the optimal return in the mean.
 """
@@ -46,10 +47,13 @@ class Agent:
     explore: int
     """Episodes per level before it only exploits."""
     changes: Changes = ()
+    ends: bool = False
+    """Whether exploration ends by itself, with `explore` as its ceiling."""
 
 
 AGENTS = {
     "two-phases": Agent(12),
+    "two-phases-ends": Agent(30, ends=True),
     "one-phase": Agent(RATIO, (("planner", "unified"),)),
     "one-phase-best": Agent(RATIO, (("planner", "unified"), ("planner.believed", "best"))),
     "one-phase-sampled": Agent(RATIO, (("planner", "unified"), ("planner.believed", "sampled"))),
@@ -59,7 +63,7 @@ AGENTS = {
 @dataclass(frozen=True)
 class UnifiedExperiment:
     horizon: int
-    agents: tuple[str, ...] = ("two-phases", "one-phase")
+    agents: tuple[str, ...] = ("two-phases", "two-phases-ends", "one-phase")
     seeds: tuple[int, ...] = (300, 301, 302, 303, 304)
     rewards: tuple[str, ...] = ("standard", "antishaped")
 
@@ -77,7 +81,9 @@ UNIFIED_EXPERIMENTS = {
 
 
 def config_of(agent: Agent) -> NeuralE3Config:
-    changes = {**dict(agent.changes), "explore.ratio": agent.explore, "explore.epsilon_share": 0.0}
+    changes = {**dict(agent.changes), "explore.ratio": agent.explore}
+    if not agent.ends:
+        changes["explore.epsilon_share"] = 0.0
     return changed(PRESETS["e3rl"], changes)
 
 
@@ -153,16 +159,18 @@ def _measure(name: str, horizon: int, agent: str, cases: Sequence[tuple[str, int
 
 def first_returns(program: NeuralProgram, episodes: int) -> Float[np.ndarray, "lanes {episodes}"]:
     """Of the episodes of exploring and then, where some are left, of greedy ones."""
-    returns: list[Float[np.ndarray, "lanes n"]] = []
+    returns: list[list[float]] = [[] for _ in program.seeds]
 
     def note(epoch: Epoch) -> None:
-        returns.append(np.asarray(epoch.collected.returns))
+        for lane in np.flatnonzero(~program.stopping.over):
+            returns[lane] += np.asarray(epoch.collected.returns)[lane].tolist()
 
     def exploit(models: Any, replay: Any, v_explore: Any) -> None:
-        left = episodes - sum(part.shape[1] for part in returns)
+        left = episodes - min(map(len, returns))
         if left > 0:
             policy = program.agent.exploit(models, replay, program.keys)
-            returns.append(program.evaluate(policy, left))
+            for own, greedy in zip(returns, program.evaluate(policy, left), strict=True):
+                own += greedy.tolist()
 
     program.explore(Record(program.seeds), False, exploit, note)
-    return np.concatenate(returns, axis=1)
+    return np.array([own[:episodes] for own in returns])

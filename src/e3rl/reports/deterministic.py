@@ -3,12 +3,14 @@
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from e3rl.experiments.names import spread as numbers_of
 from e3rl.neural.old_names import stored_config
 from e3rl.reports.results import Result, results_in
 from e3rl.reports.saving import save_figure
@@ -20,6 +22,7 @@ FAMILIES = ("maze", "mountaincar", "acrobot")
 TASKS = {"mountaincar": "MountainCar", "acrobot": "Acrobot"}
 VARIANTS = {
     "e3rl": "Neural-E³",
+    "ends": "Neural-E³, ends by itself",
     "paper": "Neural-E³, the paper's settings",
     "steadied": "Neural-E³, the paper's settings, steadied",
     "paper-ue2": "UE², the paper's settings",
@@ -57,9 +60,9 @@ def table(folder: Path) -> str:
             optimum = f"{np.median(optima):.2f}" if optima else ""
             so_far = epochs[:, : budget // size]
             planned = so_far[:, 1:] if so_far.shape[1] > 1 else so_far
-            exploring = f"{np.mean(planned):.1f} ({np.mean(so_far[:, -1]):.1f})"
+            exploring = f"{np.nanmean(planned):.1f} ({np.mean(last_of(so_far)):.1f})"
             lines.append(
-                f"{result.experiment:<20} {budget:>8}  {len(own):>5}  {spread(means):<31} {middle:<28} "
+                f"{result.experiment:<20} {budget_words(own):>8}  {len(own):>5}  {spread(means):<31} {middle:<28} "
                 f"{reached:>12}  {optimum:>7}  {exploring}"
             )
     return "\n".join(lines)
@@ -91,8 +94,9 @@ def _panel(axes: Axes, result: Result, colour: str, aside: float) -> None:
     size, curves = explored(result)
     episodes = size * np.arange(1, curves.shape[1] + 1)
     name = label_of(result.experiment)
-    axes.plot(episodes, np.median(curves, axis=0), color=colour, linestyle="--", label=f"{name}: exploring")
-    axes.fill_between(episodes, np.min(curves, axis=0), np.max(curves, axis=0), color=colour, alpha=0.15)
+    usual, low, high = middle_and_range(curves)
+    axes.plot(episodes, usual, color=colour, linestyle="--", label=f"{name}: exploring")
+    axes.fill_between(episodes, low, high, color=colour, alpha=0.15)
     verdicts = result.about["exploit"]
     budgets = sorted({verdict["budget"] for verdict in verdicts})
     means = [[v["return_mean"] for v in verdicts if v["budget"] == budget] for budget in budgets]
@@ -105,8 +109,25 @@ def _panel(axes: Axes, result: Result, colour: str, aside: float) -> None:
     )
 
 
+def budget_words(verdicts: Sequence[dict[str, Any]]) -> str:
+    """The exploration episodes of some seeds: the same for all, or the least and most if each ended by itself."""
+    return numbers_of([verdict.get("explored", verdict["budget"]) for verdict in verdicts])
+
+
+def middle_and_range(
+    epochs: Float[np.ndarray, "seeds epochs"],
+) -> tuple[Float[np.ndarray, " epochs"], Float[np.ndarray, " epochs"], Float[np.ndarray, " epochs"]]:
+    """Over the seeds that still explored."""
+    return np.nanmedian(epochs, axis=0), np.nanmin(epochs, axis=0), np.nanmax(epochs, axis=0)
+
+
+def last_of(epochs: Float[np.ndarray, "seeds epochs"]) -> Float[np.ndarray, " seeds"]:
+    """Each seed's last epoch."""
+    return np.array([own[np.isfinite(own)][-1] for own in epochs])
+
+
 def explored(result: Result) -> tuple[int, Float[np.ndarray, "seeds epochs"]]:
-    """Exploration episodes of an epoch, and the mean returns of the epochs."""
+    """Exploration episodes of an epoch, and the mean returns of the epochs, NaN where a seed had ended."""
     path = result.table
     try:
         size = stored_config(result.about["config"]).explore.per_epoch
@@ -117,7 +138,9 @@ def explored(result: Result) -> tuple[int, Float[np.ndarray, "seeds epochs"]]:
             rows = [row for row in csv.DictReader(file) if row["phase"] == "explore"]
         seeds = sorted({row["seed"] for row in rows})
         returns = [[float(row["return"]) for row in rows if row["seed"] == seed] for seed in seeds]
-        return size, np.stack([_by_epoch(own, size) for own in returns])
+        by_epoch = [_by_epoch(own, size) for own in returns]
+        longest = max(map(len, by_epoch))
+        return size, np.array([own + [np.nan] * (longest - len(own)) for own in by_epoch])
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 

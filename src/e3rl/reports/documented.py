@@ -145,9 +145,9 @@ def _exploited(evidence: Evidence, names: list[str]) -> Lines:
                 f"{share:.0%}" for share in sorted({f(o["reached"] for o in own) for f in (min, max)})
             )
             so_far = epochs[:, : budget // size]
-            exploring = f"{np.mean(so_far[:, 1:]):.1f} ({np.mean(so_far[:, -1]):.1f})"
+            exploring = f"{np.nanmean(so_far[:, 1:]):.1f} ({np.mean(deterministic.last_of(so_far)):.1f})"
             cells = (spread(means), middle, best, reached, exploring)
-            yield row(name, budget, *map(_minus, cells))
+            yield row(name, deterministic.budget_words(own), *map(_minus, cells))
 
 
 def peers(evidence: Evidence) -> Lines:

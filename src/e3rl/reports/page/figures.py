@@ -109,15 +109,8 @@ def _explored(result: Result, colour: str) -> list[Series]:
     name = deterministic.label_of(result.experiment)
     size, curves = deterministic.explored(result)
     episodes = (size * np.arange(1, curves.shape[1] + 1)).tolist()
-    exploring = Series(
-        f"{name}, exploring",
-        colour,
-        episodes,
-        np.median(curves, axis=0).tolist(),
-        np.min(curves, axis=0).tolist(),
-        np.max(curves, axis=0).tolist(),
-        dashed=True,
-    )
+    usual, low, high = (curve.tolist() for curve in deterministic.middle_and_range(curves))
+    exploring = Series(f"{name}, exploring", colour, episodes, usual, low, high, dashed=True)
     points = [(one["budget"], one["return_mean"]) for one in result.about["exploit"]]
     return [exploring, _marks(name, colour, points)]
 
