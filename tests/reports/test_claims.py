@@ -225,6 +225,32 @@ def test_predictions_that_agree_until_the_reward(tmp_path, at_reward, expected):
     assert verdict_of(tmp_path, mazes.agree_until_the_reward) == "not tested"
 
 
+@pytest.mark.parametrize(
+    ("car", "acrobot", "expected", "words"),
+    [
+        ((1000, -100.0), (600, -90.0), "holds", "mountaincar 10, acrobot 6"),
+        ((None, -100.0), (600, -90.0), "holds", "mountaincar > 20, acrobot 6"),
+        ((None, -100.0), (600, -300.0), "holds", "mountaincar > 20, acrobot < 6"),
+        (
+            (None, -200.0),
+            (600, -90.0),
+            "not tested",
+            "mountaincar unknown, as most seeds of neither get there",
+        ),
+        ((300, -200.0), (600, -90.0), "differs", "mountaincar < 3, acrobot 6"),
+        ((300, -100.0), (None, -90.0), "differs", "mountaincar 3, acrobot > 20"),
+    ],
+)
+def test_gains_of_which_only_bounds_are_known(tmp_path, car, acrobot, expected, words):
+    for task, (episodes, greedy) in {"mountaincar": car, "acrobot": acrobot}.items():
+        save_finals(tmp_path, f"baselines-{task}/dqn", *[final(episodes, bar=episodes, episodes=2_000)] * 3)
+        exploit = [{"seed": seed, "budget": 100, "return_mean": greedy} for seed in range(3)]
+        save(tmp_path, f"{task}/paper", exploit=exploit)
+    [finding] = control.gain_is_smaller(Evidence.under(tmp_path), settings=control.PAPERS)
+    assert words in finding.text
+    assert verdict_of(tmp_path, control.gain_is_smaller, settings=control.PAPERS) == expected
+
+
 def test_budgets_that_are_too_large_do_not_count(tmp_path):
     exploit = [
         {"seed": s, "budget": b, "return_mean": r} for s in (0, 1) for b, r in ((200, -120.0), (300, -100.0))

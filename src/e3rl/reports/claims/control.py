@@ -65,18 +65,36 @@ RND = "baselines-mountaincar/ppo-rnd-long", "baselines-mountaincar/ppo-rnd"
 
 def gain_is_smaller(evidence: Evidence, settings: str) -> list[Finding]:
     """The ratio of the DQN's episodes to Neural-E³'s, on both tasks."""
-    told, ratios = [], []
+    ratios = []
     for task in BARS:
         dqn = evidence.to_bar(f"baselines-{task}/dqn-long", f"baselines-{task}/dqn")
         neural = _budget(evidence, settings, task)
         if dqn is None or neural is None:
             return [missing(task)]
-        ratios.append(dqn.median.value / neural.median.value)
-        least = min(dqn.gave_up, default=0) / neural.median.value
-        told.append(f"{task} {f'> {least:.0f}' if math.isinf(ratios[-1]) else f'{ratios[-1]:.0f}'}")
+        ratios.append(_times(_within(dqn), _within(neural)))
     car, acrobot = ratios
-    text = f"DQN's episodes over Neural-E³'s: {', '.join(told)}"
-    return [Finding(text, None if math.isinf(acrobot) else acrobot < car)]
+    told = ", ".join(f"{task} {_words(*ratio)}" for task, ratio in zip(BARS, ratios, strict=True))
+    smaller = True if acrobot[1] < car[0] else False if acrobot[0] >= car[1] else None
+    return [Finding(f"DQN's episodes over Neural-E³'s: {told}", smaller)]
+
+
+Bounds = tuple[float, float]
+
+
+def _within(waiting: Waiting) -> Bounds:
+    """What is known of the median wait: above every budget, where most gave up."""
+    median = waiting.median.value
+    return (float(min(waiting.gave_up)), math.inf) if math.isinf(median) else (median, median)
+
+
+def _times(many: Bounds, few: Bounds) -> Bounds:
+    return many[0] / few[1], many[1] / few[0]
+
+
+def _words(least: float, most: float) -> str:
+    if math.isinf(most):
+        return f"> {least:.0f}" if least > 0.0 else "unknown, as most seeds of neither get there"
+    return f"{most:.0f}" if least == most else f"< {most:.0f}"
 
 
 def _budget(evidence: Evidence, settings: str, task: str) -> Waiting | None:

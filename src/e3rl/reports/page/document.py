@@ -1,6 +1,7 @@
 """The HTML around it all. Nothing is fetched: styles, script and pictures are in the file."""
 
 import base64
+import io
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -8,6 +9,8 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from PIL import Image, UnidentifiedImageError
 
 from e3rl._version import __version__
 from e3rl.reports.page.chart import Chart, Number, Series
@@ -78,13 +81,18 @@ def safe_json(value: Any) -> str:
 
 
 def picture(path: Path, words: str) -> str:
-    """A PNG inside the page."""
+    """A picture inside the page, without loss as WebP, which takes less than half of a PNG."""
+    smaller = io.BytesIO()
     try:
-        data = base64.b64encode(path.read_bytes()).decode()
+        with Image.open(path) as drawn:
+            drawn.convert("RGB").save(smaller, "WEBP", lossless=True, quality=100)
+    except UnidentifiedImageError as error:
+        raise UserError(f"{path} is no picture") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    data = base64.b64encode(smaller.getvalue()).decode()
     return (
-        f'<figure><img class="paper" alt="{escape(words)}" src="data:image/png;base64,{data}">'
+        f'<figure><img class="paper" alt="{escape(words)}" src="data:image/webp;base64,{data}">'
         f"<figcaption>{escape(words)}</figcaption></figure>"
     )
 
