@@ -138,7 +138,8 @@ class GymnasiumEnvironment:
             for name, flag in (("terminated", terminated), ("truncated", truncated)):
                 if not isinstance(flag, bool | np.bool_):
                     raise self._error(f"{name} must be a bool, got {flag!r}")
-        step = self._encode(obs), self._number(reward), bool(terminated), bool(truncated)
+            terminated, truncated = bool(terminated), bool(truncated)
+        step = self._encode(obs), self._number(reward), terminated, truncated
         if terminated or truncated:
             self._step = None
         return step

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from operator import le
 from typing import Any
 
 import gymnasium
@@ -23,17 +24,15 @@ def surely_member(space: gymnasium.Space) -> Callable[[Any], bool]:
                 finite = np.finfo(dtype)
                 low, high = np.maximum(low, finite.min), np.minimum(high, finite.max)
 
-            bounds = list(zip(low.tolist(), high.tolist(), strict=True)) if len(shape) == 1 else []
-            few = 0 < len(bounds) <= FEW
+            few = len(shape) == 1 and 0 < low.size <= FEW
+            least, most = (low.tolist(), high.tolist()) if few else ([], [])
 
             def inside(obs: Any) -> bool:
                 if type(obs) is not np.ndarray or obs.dtype != dtype or obs.shape != shape:
                     return False
                 if few:  # where NumPy takes longer to begin than to end
-                    for value, (least, most) in zip(obs.tolist(), bounds, strict=True):
-                        if not least <= value <= most:
-                            return False
-                    return True
+                    values = obs.tolist()
+                    return all(map(le, least, values)) and all(map(le, values, most))
                 return bool(np.count_nonzero((obs >= low) & (obs <= high)) == obs.size)
 
             return inside

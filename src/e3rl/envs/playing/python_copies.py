@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float32, Int, Int32
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.encoding import Encoding
 from e3rl.envs.playing.copy import REST, Answer, Failure, Loop, Report, gather
-from e3rl.envs.playing.open_loop import Plans
 from e3rl.envs.playing.processes import Processes
 from e3rl.envs.spec import Spec, spec_of
 from e3rl.types import Key, Trajectory, UserError
@@ -23,8 +22,9 @@ Plan: TypeAlias = Callable[
     [Key, int, Float32[np.ndarray, "n *obs"], Int32[np.ndarray, " n"], Bool[np.ndarray, " n"]],
     Any,
 ]
-"""(key, number of the call, observations, time steps, which copies play) -> `Plans`; those of a copy that does not play
-do not matter. The key is always the same: folding the number into it is cheaper inside a compiled planner."""
+"""(key, number of the call, observations, time steps, which copies play) -> `Plans`, or only their actions and lengths;
+those of a copy that does not play do not matter. The key is always the same: folding the number into it is cheaper
+inside a compiled planner."""
 
 
 class Lesson(NamedTuple):
@@ -121,15 +121,15 @@ class PythonCopies:
         seeds = generator.integers(2**31, size=episodes).tolist()
         table = _Table(self.copies, episodes, self.time_limit, self.encoding.shape, episodes_before)
         for number in itertools.count():
-            if fresh := table.start_episodes():
-                self._begin(table, fresh, seeds)
-            if not any(table.running):
-                break
-            plans = Plans(*plan(key_plans, number, *table.now()))
-            actions, lengths = np.asarray(plans.actions), np.asarray(plans.lengths).tolist()
+            if table.idle:
+                self._begin(table, table.start_episodes(), seeds)
+                if not any(table.running):
+                    break
+            planned, told = plan(key_plans, number, *table.now())[:2]
+            actions, lengths = np.asarray(planned), np.asarray(told).tolist()
             if lesson is not None:
                 lengths = [min(lengths[0], lesson.every - table.time[0] % lesson.every)]
-            self._execute(table, actions[:, : max(1, *lengths)], lengths)
+            self._execute(table, actions[:, : max(lengths) or 1], lengths)
             if lesson is not None and (table.time[0] % lesson.every == 0 or not table.running[0]):
                 steps = (table.time[0] - 1) // lesson.every * lesson.every + np.arange(lesson.every)
                 lesson.learn(table.part(steps), not table.running[0])
@@ -138,39 +138,44 @@ class PythonCopies:
 
     def _begin(self, table: "_Table", fresh: Sequence[int], seeds: Sequence[int]) -> None:
         """The first observations of copies that have been given an episode."""
+        if not fresh:
+            return
         told = self._engine.reset(
             [seeds[table.episode[copy]] if copy in fresh else None for copy in range(self.copies)]
         )
         for copy in fresh:
-            table.obs[copy] = told[copy][0]
-        self._raise_first({copy: told[copy][2] for copy in fresh}, table, 0)
+            obs, _, report = told[copy]
+            table.begin(copy, obs)
+            if report.failure is not None:
+                raise table.broken(self.name, copy, 0, report.failure)
 
     def _execute(self, table: "_Table", plans: Int[np.ndarray, "n L"], lengths: Sequence[int]) -> None:
-        for t, planned in enumerate(plans.T.tolist()):
-            actions = [
-                action if running and (t < length or t == 0) else REST  # an empty plan would never end
-                for action, running, length in zip(planned, table.running, lengths, strict=True)
-            ]
-            moving = [copy for copy, action in enumerate(actions) if action != REST]
+        running = table.running
+        for t, actions in enumerate(plans.T.tolist()):
+            moving = []
+            for copy, length in enumerate(lengths):
+                if running[copy] and (t < length or t == 0):  # an empty plan would never end
+                    moving.append(copy)
+                else:
+                    actions[copy] = REST
             if not moving:
                 break
-            told = self._engine.step(actions)
+            told, failed = self._engine.step(actions), None
             for copy in moving:
                 obs, reward, report = told[copy]
                 if report.failure is None:
                     table.record(copy, actions[copy], obs, reward, report)
-            self._raise_first({copy: told[copy][2] for copy in moving}, table, 1)
-
-    def _raise_first(self, reports: dict[int, Report], table: "_Table", ahead: int) -> None:
-        for copy, report in reports.items():
-            if report.failure is not None:
-                raise table.broken(self.name, copy, ahead, report.failure)
+                elif failed is None:
+                    failed = copy, report.failure
+            if failed is not None:  # what the others did is kept
+                raise table.broken(self.name, failed[0], 1, failed[1])
 
 
 class _Table:
     """Which copy is where in which episode, and everything they have seen.
 
-    Plain lists where there is an entry a copy: NumPy would take longer to begin than they take to end.
+    Plain lists to reckon with where there is a number a copy: NumPy would take longer to begin than they take to end.
+    Beside them what a planner is shown.
     """
 
     def __init__(
@@ -179,7 +184,10 @@ class _Table:
         self.episode = [NO_EPISODE] * copies
         self.time = [0] * copies
         self.running = [False] * copies
-        self.obs = [np.zeros(shape, np.float32)] * copies
+        self.idle = True
+        """Whether a copy may be given another episode."""
+        self.obs = np.zeros((copies, *shape), np.float32)
+        self._times, self._playing = np.zeros(copies, np.int32), np.zeros(copies, bool)
         self._started = 0
         self._episodes_before = episodes_before
         frames, steps = (episodes, time_limit, *shape), (episodes, time_limit)
@@ -195,36 +203,47 @@ class _Table:
 
     def now(self) -> tuple[Float32[np.ndarray, "n *obs"], Int32[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
         """Observations, time steps and which copies play, for somebody to keep."""
-        return np.array(self.obs), np.array(self.time, np.int32), np.array(self.running)
+        return self.obs.copy(), self._times.copy(), self._playing.copy()
 
     def start_episodes(self) -> list[int]:
         """Give idle copies the next episodes: which ones."""
-        if all(self.running) or self._started == self._episodes:
-            return []
+        self.idle = False
         idle = [copy for copy, running in enumerate(self.running) if not running]
         fresh = idle[: self._episodes - self._started]
         for copy in fresh:
             self.episode[copy], self.time[copy], self.running[copy] = self._started, 0, True
+            self._times[copy], self._playing[copy] = 0, True
             self._started += 1
         return fresh
+
+    def begin(self, copy: int, obs: Float32[np.ndarray, "*obs"]) -> None:
+        self.obs[copy] = self.rows.obs[self.episode[copy], 0] = obs
 
     def record(
         self, copy: int, action: int, next_obs: Float32[np.ndarray, "*obs"], reward: float, report: Report
     ) -> None:
-        """One step of a copy."""
-        place = self.episode[copy], self.time[copy]
-        rows = self.rows
-        rows.obs[place], rows.action[place], rows.reward[place] = self.obs[copy], action, reward
-        rows.next_obs[place], rows.valid[place] = next_obs, True
-        self.obs[copy] = next_obs
-        self.time[copy] += 1
-        cut = report.truncated or self.time[copy] == self._time_limit
+        """One step of a copy. What follows from it is written down many steps at a time (`_complete`)."""
+        time, rows = self.time[copy], self.rows
+        place = self.episode[copy], time
+        rows.action[place], rows.reward[place] = action, reward
+        rows.next_obs[place] = self.obs[copy] = next_obs
+        self.time[copy] = self._times[copy] = time = time + 1
+        cut = report.truncated or time == self._time_limit
         if cut or report.terminated:
             rows.terminated[place], rows.truncated[place] = report.terminated, cut
-            self.running[copy] = False
+            self._complete(copy)
+            self.running[copy] = self._playing[copy] = False
+            self.idle = True
+
+    def _complete(self, copy: int) -> None:
+        """Every step so far begins where the one before it ended, and has happened."""
+        episode, time = self.episode[copy], self.time[copy]
+        self.rows.obs[episode, 1:time] = self.rows.next_obs[episode, : max(0, time - 1)]
+        self.rows.valid[episode, :time] = True
 
     def part(self, steps: Int[np.ndarray, " n"]) -> Trajectory:
         """These steps of the first episode; none of those after its time limit happened."""
+        self._complete(0)
         there = steps < self._time_limit
         found = Trajectory(*(column[:1, np.where(there, steps, 0)] for column in self.rows))
         return found._replace(valid=found.valid & there)
@@ -234,6 +253,7 @@ class _Table:
         episode = self._episodes_before + self.episode[copy] + 1
         for other, running in enumerate(self.running):
             if running and self.time[other] > 0:
+                self._complete(other)
                 self.rows.truncated[self.episode[other], self.time[other] - 1] = True
         kept = Trajectory(*(column[self.rows.valid[:, 0]] for column in self.rows))
         place = f"{name}, episode {episode}, step {self.time[copy] + ahead}"
