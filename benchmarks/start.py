@@ -17,9 +17,10 @@ CONFIG = {
     "runs": {
         "demo": "lock --horizon 5 --antishaped",
         "lock-h10": "lock --horizon 10 --antishaped",
+        "lock-h10-300": "lock --horizon 10 --antishaped --set explore.epsilon_share=0",
         "mountain-car": "mountaincar",
     },
-    "seeds": {"demo": [2]},
+    "seeds": {"demo": [2], "lock-h10-300": [2]},
     "seed": 200,
 }
 QUICK = {"runs": {}, "seeds": {}}

@@ -22,12 +22,12 @@ from e3rl.envs.maze import Maze
 from e3rl.envs.registration import build
 from e3rl.envs.spec import spec_of
 from e3rl.experiments.names import settings_name, spread, task_name
-from e3rl.experiments.provenance import reproduce_command
 from e3rl.experiments.smoke import BUDGET, SIZE, STEPS, smaller
 from e3rl.experiments.tables import (
+    about_cell,
     forget_runs,
+    measured_before,
     refuse_seeds,
-    stored_table,
     table_path,
     truth,
     unfinished_runs,
@@ -35,13 +35,12 @@ from e3rl.experiments.tables import (
 )
 from e3rl.neural.agent import NeuralE3
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.old_names import stored_config
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.slots import Episodes
 from e3rl.neural.training import NeuralProgram
 from e3rl.runs.folder import RunFolder
 from e3rl.runs.record import Record
-from e3rl.runs.settings import as_dict, changed, settings_of
+from e3rl.runs.settings import changed, settings_of
 from e3rl.runs.statistics import mean_interval
 from e3rl.types import UserError
 
@@ -148,16 +147,8 @@ def kept(
     path: Path, experiment: DeterministicExperiment, config: NeuralE3Config
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What was measured before with the same settings: what is said about it, and its rows."""
-    stored = stored_table(path, KINDS)
-    if stored is None:
-        return {}, []
-    about, rows = stored
-    try:
-        same = stored_config(about["config"]) == config
-        same &= about["settings"]["options"] == json.loads(json.dumps(experiment.options))
-    except (KeyError, TypeError, UserError):
-        same = False
-    return (about, rows) if same else ({}, [])
+    options = json.loads(json.dumps(experiment.options))
+    return measured_before(path, KINDS, config, lambda told: told["options"] == options)
 
 
 def run(
@@ -180,12 +171,7 @@ def run(
     # By what they are about, so that an epoch that is repeated after an interruption counts once.
     table = {_about(row): row for row in rows} if same_seeds else {}
     judged = {(v["seed"], v["budget"]): v for v in about["exploit"]} if same_seeds else {}
-    told = {
-        "command": reproduce_command(name, asked, smoke),
-        "experiment": name,
-        "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
-        "config": as_dict(config),
-    }
+    told = about_cell(name, experiment, config, seeds, asked, smoke)
 
     def take(new: list[dict[str, Any]], verdicts: list[dict[str, Any]], seconds: float) -> None:
         table.update({_about(row): row for row in new})

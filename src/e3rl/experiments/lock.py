@@ -19,12 +19,12 @@ from e3rl.envs.lock import CombinationLock
 from e3rl.envs.spec import spec_of
 from e3rl.experiments.curves import stretches
 from e3rl.experiments.names import LOCK, settings_name, spread
-from e3rl.experiments.provenance import reproduce_command
 from e3rl.experiments.smoke import BUDGET, LEVELS, smaller
 from e3rl.experiments.tables import (
+    about_cell,
     forget_runs,
+    measured_before,
     refuse_seeds,
-    stored_table,
     table_path,
     truth,
     unfinished_runs,
@@ -33,12 +33,11 @@ from e3rl.experiments.tables import (
 )
 from e3rl.neural.agent import NeuralE3
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.old_names import stored_config
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.training import NeuralProgram
 from e3rl.runs.folder import RunFolder
 from e3rl.runs.record import Record
-from e3rl.runs.settings import as_dict, changed
+from e3rl.runs.settings import changed
 from e3rl.types import UserError
 
 SOLVED = 0.95
@@ -64,14 +63,17 @@ class LockExperiment:
     changes: tuple[tuple[str, Any], ...] = ()
     """Settings that differ from the named config, by path."""
     rewards: tuple[str, ...] = ("standard", "antishaped")
+    noise_bits: int | None = None
+    """Of an observation; as many as there are levels if nobody says."""
 
     @property
     def about(self) -> str:
         """What it is, in a line."""
         changes = " ".join(f"{path}={value}" for path, value in self.changes)
         rewards = "" if len(self.rewards) > 1 else f" ({self.rewards[0]})"
+        bits = "" if self.noise_bits is None else f", {self.noise_bits} noise bits"
         budgets = spread(self.ratios)
-        lock = f"lock of {self.horizon} levels{rewards}, {budgets} episodes per level"
+        lock = f"lock of {self.horizon} levels{rewards}{bits}, {budgets} episodes per level"
         return f"Neural-E³, {lock}, {changes or settings_name(self.config)}"
 
 
@@ -135,6 +137,9 @@ LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
     "lock-paper/h10": LockExperiment(10, (50,), "paper-lock-h10"),
     "lock-paper/h15": LockExperiment(15, (50,), "paper-lock-h15"),
     "lock-paper/h20": LockExperiment(20, (75,), "paper-lock-h20"),
+    "lock-paper-5bits/h10": LockExperiment(10, (50,), "paper-lock-h10", noise_bits=5),
+    "lock-paper-5bits/h15": LockExperiment(15, (50,), "paper-lock-h15", noise_bits=5),
+    "lock-paper-5bits/h20": LockExperiment(20, (75,), "paper-lock-h20", noise_bits=5),
     "lock-halved/h5": LockExperiment(5, (25,), "paper-lock-h5", changes=(("model.reward_weight", 0.5),)),
     "planning/value": _options("value"),
     "planning/uniform": _options("uniform"),
@@ -197,16 +202,11 @@ def kept(
     path: Path, experiment: LockExperiment, config: NeuralE3Config
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What was measured before with the same settings: what is said about it, and its rows."""
-    stored = stored_table(path, KINDS)
-    if stored is None:
-        return {}, []
-    about, rows = stored
-    try:
-        same = stored_config(about["config"]) == config
-        same &= about["settings"]["horizon"] == experiment.horizon
-    except (KeyError, TypeError, UserError):
-        same = False
-    return (about, rows) if same else ({}, [])
+
+    def alike(told: dict[str, Any]) -> bool:
+        return (told["horizon"], told.get("noise_bits")) == (experiment.horizon, experiment.noise_bits)
+
+    return measured_before(path, KINDS, config, alike)
 
 
 def run(
@@ -228,8 +228,9 @@ def run(
     if about.get("settings", {}).get("seeds") != list(seeds):
         rows = []
     cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
+    noise = {} if experiment.noise_bits is None else {"noise_bits": experiment.noise_bits}
     options: list[dict[str, Any]] = [
-        {"horizon": experiment.horizon, "antishaped": reward == "antishaped", "seed": seed}
+        {"horizon": experiment.horizon, "antishaped": reward == "antishaped", **noise, "seed": seed}
         for reward, seed in cases
     ]
     locks = [CombinationLock(**own) for own in options]
@@ -242,12 +243,7 @@ def run(
         [NeuralE3.describe(LOCK, own, own["seed"], config) for own in options],
     )
 
-    told = {
-        "command": reproduce_command(name, asked, smoke),
-        "experiment": name,
-        "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
-        "config": as_dict(config),
-    }
+    told = about_cell(name, experiment, config, seeds, asked, smoke)
 
     def judge(episodes: int, models: Any, replay: Any) -> None:
         if episodes not in budgets or any(row["episodes"] == episodes for row in rows):

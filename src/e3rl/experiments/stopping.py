@@ -18,13 +18,13 @@ from e3rl.envs.lock import CombinationLock
 from e3rl.envs.spec import spec_of
 from e3rl.experiments.lock import PAID, SOLVED
 from e3rl.experiments.names import LOCK
-from e3rl.experiments.provenance import reproduce_command
 from e3rl.experiments.smoke import BUDGET, LEVELS, smaller
 from e3rl.experiments.tables import (
     Row,
+    about_cell,
     forget_runs,
+    measured_before,
     refuse_seeds,
-    stored_table,
     table_path,
     truth,
     unfinished_runs,
@@ -32,13 +32,12 @@ from e3rl.experiments.tables import (
 )
 from e3rl.neural.agent import NeuralE3
 from e3rl.neural.config import NeuralE3Config
-from e3rl.neural.old_names import stored_config
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.training import NeuralProgram
 from e3rl.runs.folder import RunFolder
 from e3rl.runs.processors import processors
 from e3rl.runs.record import Record
-from e3rl.runs.settings import as_dict, changed
+from e3rl.runs.settings import changed
 from e3rl.types import UserError
 
 KINDS: dict[str, Callable[[str], Any]] = {
@@ -118,17 +117,12 @@ def kept(name: str, out: Path, seeds: Sequence[int], smoke: bool) -> list[Row] |
 
 def _measured(path: Path, experiment: StoppingExperiment, config: NeuralE3Config) -> list[Row]:
     """The rows that lie there, if they were made with these settings."""
-    stored = stored_table(path, KINDS)
-    if stored is None:
-        return []
-    about, rows = stored
-    try:
-        same = stored_config(about["config"]) == config
-        told = StoppingExperiment(**{**about["settings"], "seeds": (), "rewards": experiment.rewards})
-        same &= told == dataclasses.replace(experiment, seeds=())
-    except (KeyError, TypeError, UserError):
-        same = False
-    return rows if same else []
+
+    def alike(told: dict[str, Any]) -> bool:
+        same = StoppingExperiment(**{**told, "seeds": (), "rewards": experiment.rewards})
+        return same == dataclasses.replace(experiment, seeds=())
+
+    return measured_before(path, KINDS, config, alike)[1]
 
 
 def run(
@@ -144,12 +138,7 @@ def run(
         forget_runs(out, name)
         return done
     config = config_of(experiment, smoke)
-    about = {
-        "command": reproduce_command(name, asked, smoke),
-        "experiment": name,
-        "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
-        "config": as_dict(config),
-    }
+    about = about_cell(name, experiment, config, seeds, asked, smoke)
     cases = [(reward, seed) for seed in seeds for reward in experiment.rewards]
     so_far = unfinished_runs(out, name) / "so-far.csv"
     rows = _measured(so_far, experiment, config)

@@ -1,6 +1,7 @@
 """How an experiment's results lie on disk: NAME.csv, and NAME.json with everything needed to repeat it."""
 
 import csv
+import dataclasses
 import io
 import json
 import shutil
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from e3rl.experiments.provenance import provenance, reproduce_command
+from e3rl.neural.config import NeuralE3Config
+from e3rl.neural.old_names import stored_config
 from e3rl.runs.checkpoint import write_file
 from e3rl.runs.folder import read_json, write_json
+from e3rl.runs.settings import as_dict
 from e3rl.types import UserError
 
 Row = dict[str, Any]
@@ -71,6 +75,42 @@ def stored_table(
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path} is damaged: {type(error).__name__}: {error}") from error
     return about, rows
+
+
+def measured_before(
+    path: Path,
+    kinds: Mapping[str, Callable[[str], Any]],
+    config: NeuralE3Config,
+    alike: Callable[[dict[str, Any]], bool],
+) -> tuple[dict[str, Any], list[Row]]:
+    """What is said about the same experiment, and its rows; nothing where another configuration made them, or settings
+    of the experiment that are not `alike`."""
+    stored = stored_table(path, kinds)
+    if stored is None:
+        return {}, []
+    about, rows = stored
+    try:
+        same = stored_config(about["config"]) == config and alike(about["settings"])
+    except (KeyError, TypeError, UserError):
+        same = False
+    return (about, rows) if same else ({}, [])
+
+
+def about_cell(
+    name: str,
+    experiment: Any,
+    config: NeuralE3Config,
+    seeds: Sequence[int],
+    asked: Sequence[int],
+    smoke: bool,
+) -> dict[str, Any]:
+    """What a table says about itself: how it is made again, of which settings and seeds."""
+    return {
+        "command": reproduce_command(name, asked, smoke),
+        "experiment": name,
+        "settings": {**dataclasses.asdict(experiment), "seeds": list(seeds)},
+        "config": as_dict(config),
+    }
 
 
 def truth(text: str) -> bool:
