@@ -67,6 +67,8 @@ def test_a_comparison_on_its_own_lock_has_a_table_of_its_own(tmp_path):
         "| mcts | 2, 1 of 2, after 30, 60 | 4.00, 0.25 | 8, 3 |",
         "| value | 0 of 1, after 60 | 0.50 | 2 |",
     ]
+    assert table(tmp_path, "planning").splitlines() == [*HEAD, "| value | 1 of 1 | 4.00 | 9 |"]
+    assert table(tmp_path, "planning-h5") == table(tmp_path).partition("\n\n")[2]
 
 
 def test_what_is_not_such_a_table(tmp_path):

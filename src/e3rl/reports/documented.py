@@ -202,6 +202,11 @@ def _folder_of(evidence: Evidence, experiment: str, table: Callable[[Path], str]
         yield from table(found.table.parent).split("\n\n")[part].splitlines()
 
 
+def _planning(evidence: Evidence, experiment: str) -> Lines:
+    group = experiment.partition("/")[0]
+    yield from _folder_of(evidence, experiment, lambda folder: planning.table(folder, group))
+
+
 def how_cost_grows(evidence: Evidence) -> Lines:
     found = evidence.find("bench/scaling")
     if found is not None:
@@ -228,8 +233,9 @@ PARTS: dict[str, Callable[[Evidence], Lines]] = {
     "reach quick": lambda evidence: _folder_of(
         evidence, "reach/taxi", lambda folder: reach.table(folder / "quick")
     ),
-    "planning": lambda evidence: _folder_of(evidence, "planning/value", planning.table),
-    "planning, H=5": lambda evidence: _folder_of(evidence, "planning-h5/value", planning.table, part=1),
+    "planning": lambda evidence: _planning(evidence, "planning/value"),
+    "planning, H=5": lambda evidence: _planning(evidence, "planning-h5/value"),
+    "planning, trees": lambda evidence: _planning(evidence, "planning-tree/one-by-one"),
     "scaling": how_cost_grows,
     **dreem_tables.TABLES,
     **bench_tables.TABLES,

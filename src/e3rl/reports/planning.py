@@ -34,9 +34,9 @@ class Found(NamedTuple):
         return f"{', '.join(f'{mean:.2f}' for mean in self.returns)} | {', '.join(self.paid)}"
 
 
-def table(folder: Path) -> str:
+def table(folder: Path, only: str | None = None) -> str:
     """Every exploration at its largest budget, as Markdown; returns and paid episodes seed by seed. Comparisons such as
-    planning-h5 have tables of their own, with the seeds solved at every budget."""
+    planning-h5 have tables of their own, with the seeds solved at every budget; one of all these may be asked for."""
     groups = dict[str, dict[str, Found]]()
     for result in results_in(folder, "planning"):
         group, _, name = result.experiment.partition("/")
@@ -46,6 +46,7 @@ def table(folder: Path) -> str:
     tables = (
         _at_largest(found) if group == "planning" else _compared(group.removeprefix("planning-"), found)
         for group, found in sorted(groups.items())
+        if only in (None, group)
     )
     return "\n\n".join(tables)
 
