@@ -14,6 +14,7 @@ from e3rl.experiments.catalogue import EXPERIMENTS, family_of, results_folder
 from e3rl.experiments.deterministic import COLUMNS, DETERMINISTIC_EXPERIMENTS, DeterministicExperiment, run
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.slots import Episodes
+from e3rl.neural.stopping import Stopping
 from e3rl.reports import deterministic as reports
 from e3rl.runs.settings import as_dict, changed, settings_of
 from e3rl.types import UserError
@@ -163,6 +164,7 @@ def test_seeds_that_end_by_themselves_have_rows_until_then(tiny, tmp_path, monke
     assert [verdict["explored"] for verdict in about["exploit"]] == [2, 4]
     assert "seed 5 after 2 episodes: return" in said[-1]
     (told,) = reports.found(tmp_path)
+    assert reports.marks_of(told.about["exploit"]) == {3.0: [v["return_mean"] for v in about["exploit"]]}
     size, epochs = reports.explored(told)
     assert (size, epochs.shape) == (2, (2, 2))
     assert np.isnan(epochs[0, 1])
@@ -171,6 +173,30 @@ def test_seeds_that_end_by_themselves_have_rows_until_then(tiny, tmp_path, monke
     line = reports.table(tmp_path).splitlines()[1]
     assert "2 to 4" in line
     assert "nan" not in line
+
+
+def test_what_an_attempt_explored_that_was_given_up_is_forgotten(tiny, tmp_path, monkeypatch):
+    """It explored all four episodes, and the next one, begun anew, only two."""
+    name, length = "mountaincar/ends", 4
+
+    class Ending(Scripted):
+        def explore(self, record, resume, exploit, after_epoch):
+            for t in range(length // 2):
+                after_epoch(Epoch(t, None, None, self.episodes(t, 2), None, f"M{t}", f"R{t}"))
+            if length == 4:
+                raise KeyboardInterrupt
+            record.episodes[:] = length
+            exploit("M1", "R1", None)
+
+    monkeypatch.setattr(deterministic, "NeuralProgram", Ending)
+    tiny(name, "e3rl/MountainCar-v0", CONTROL, "e3rl-control")
+    only = DeterministicExperiment("e3rl/MountainCar-v0", CONTROL, "tiny", (4,), (5, 6), ends=True)
+    monkeypatch.setitem(DETERMINISTIC_EXPERIMENTS, name, only)
+    with pytest.raises(KeyboardInterrupt):
+        run(name, tmp_path, print)
+    length = 2
+    explored = [row["episode"] for row in run(name, tmp_path, print) if row["phase"] == "explore"]
+    assert sorted(explored) == [1, 1, 2, 2]
 
 
 def test_epochs_between_budgets_are_told_too(tiny, tmp_path, monkeypatch):
@@ -240,6 +266,7 @@ def test_every_experiment_can_be_made():
         config = changed(PRESETS[experiment.config], dict(experiment.changes))
         assert all(budget % config.explore.per_epoch == 0 for budget in experiment.budgets), name
         assert experiment.seeds
+        assert Stopping(deterministic.config_of(experiment), 200, 1).by_itself == experiment.ends, name
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from e3rl.e3 import Epoch
 from e3rl.experiments import repulsion, unified
 from e3rl.experiments.unified import AGENTS, UNIFIED_EXPERIMENTS, UnifiedExperiment, config_of
+from e3rl.neural.stopping import Stopping
 from e3rl.neural.training import NeuralProgram
 from e3rl.planners.unified import UnifiedPlanner
 from e3rl.planners.value import ValuePlanner
@@ -88,7 +89,7 @@ def test_what_is_there_is_not_measured_again(tmp_path, monkeypatch):
         AGENTS, "one-phase", unified.Agent(50, (("planner", "unified"), ("planner.bonus", 9.0)))
     )
     unified.run("unified/tiny", tmp_path, print)
-    assert len(made) == 8  # other settings, so nothing that was measured counts
+    assert len(made) == 4  # other settings of that agent, so nothing that was measured of it counts
 
 
 def test_seeds_that_end_at_their_own_time_play_greedily_from_then_on():
@@ -107,7 +108,7 @@ def test_agents_differ_in_the_planner_alone():
         config = config_of(agent)
         assert (config.planner.tried, config.fit.dice, config.fit.prior_weight) == (0.9, True, 0.1), name
         assert type(config.planner) is (ValuePlanner if name.startswith("two-phases") else UnifiedPlanner)
-        assert (config.explore.epsilon_share > 0.0) == agent.ends
+        assert Stopping(config, 5, 1).by_itself == agent.ends
     assert config_of(AGENTS["two-phases"]).explore.epochs(5) == 60
     assert config_of(AGENTS["one-phase"]).explore.epochs(5) == 250
 

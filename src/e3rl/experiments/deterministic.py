@@ -7,6 +7,7 @@ so far and plays 100 greedy episodes. All seeds are lanes of one program.
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,6 +177,9 @@ def run(
     def take(new: list[dict[str, Any]], verdicts: list[dict[str, Any]], seconds: float) -> None:
         table.update({_about(row): row for row in new})
         judged.update({(v["seed"], v["budget"]): {**v, "seconds": seconds} for v in verdicts})
+        for verdict in verdicts:  # an attempt that was given up may have explored longer
+            for place in [place for place in table if _is_later(place, verdict)]:
+                del table[place]
         write(out, list(table.values()), list(judged.values()), told)
         words = "; ".join(map(_phrase, verdicts)) or f"explored episodes up to {new[-1]['episode']}"
         say(f"{name}, {seconds:.0f} s: {words}")
@@ -235,6 +239,12 @@ def learn(
         take(*judged(whole - 1, models, replay), round(record.read_clock(), 1))
 
     program.explore(record, True, last, after)
+
+
+def _is_later(place: tuple[Any, ...], verdict: dict[str, Any]) -> bool:
+    """Whether a row, by what it is about, is of exploration after that of a verdict's seed had ended."""
+    phase, _, seed, episode = place
+    return phase == "explore" and seed == verdict["seed"] and episode > verdict.get("explored", math.inf)
 
 
 def _about(row: dict[str, Any]) -> tuple[Any, ...]:

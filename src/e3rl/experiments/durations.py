@@ -34,15 +34,27 @@ def measured(results: Path) -> dict[str, Took]:
 
 
 def seconds_of(about: dict[str, Any], table: Path) -> float:
+    if "seconds" in about:
+        return float(about["seconds"])
     if "final" in about:  # a run for each seed
         return sum(final["seconds"] for final in about["final"].values())
     if "exploit" in about:  # all seeds together, counted from the start
         return max(verdict["seconds"] for verdict in about["exploit"])
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    seconds = [float(row.get("seconds") or 0.0) for row in rows]
-    # Cases that end at their own time took turns, some at once: those of one program say the same.
-    return sum(set(seconds)) if "by_itself" in rows[0] else max(seconds)
+    if "together" in rows[0]:
+        return sum(float(row["seconds"]) / int(row["together"]) for row in rows)
+    if "ratio" in rows[0] or about["device"] != "cpu":  # a clock that goes on, or all of them together
+        return max(float(row["seconds"]) for row in rows)
+    took_turns = {_case(row): float(row["seconds"]) for row in rows}
+    return sum(took_turns.values())
+
+
+def _case(row: dict[str, str]) -> tuple[str | None, ...]:
+    """What tells the programs of a table apart. Both rewards of a seed may have shared one, and then say the same
+    seconds; agents that are compared never did."""
+    reward = row["reward"] if "agent" in row else row["seconds"]
+    return row.get("agent"), row.get("repulsion"), row["seed"], reward
 
 
 def main(results: Path) -> None:

@@ -34,7 +34,7 @@ from e3rl.neural.agent import NeuralE3
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.training import NeuralProgram
-from e3rl.runs.folder import RunFolder
+from e3rl.runs.folder import RunFolder, read_json
 from e3rl.runs.processors import processors
 from e3rl.runs.record import Record
 from e3rl.runs.settings import changed
@@ -142,9 +142,11 @@ def run(
     cases = [(reward, seed) for seed in seeds for reward in experiment.rewards]
     so_far = unfinished_runs(out, name) / "so-far.csv"
     rows = _measured(so_far, experiment, config)
+    about["seconds"] = read_json(so_far.with_suffix(".json")).get("seconds", 0.0) if rows else 0.0
     left = [case for case in cases if case not in {(row["reward"], row["seed"]) for row in rows}]
     for some in _together(left):
         rows += run_cases(name, experiment, config, some, unfinished_runs(out, name), say)
+        about["seconds"] = round(about["seconds"] + rows[-1]["seconds"], 1)
         write_table(so_far, COLUMNS, rows, about)
     rows.sort(key=lambda row: (experiment.rewards.index(row["reward"]), row["seed"]))
     about["result"] = {reward: tally(rows, reward) for reward in experiment.rewards}

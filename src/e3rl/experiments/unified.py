@@ -1,9 +1,8 @@
 """One phase or two (the paper's future work): the reward collected over the first 50H episodes of a lock.
 
 Two phases explore, for some episodes or until exploration ends by itself, and then play greedily without learning any
-more. One phase plays by the same
-planner, and learns, to the end. Every reward on the way counts. Solved is a lock whose last 10H episodes brought 95% of
-the optimal return in the mean.
+more. One phase plays by the same planner, and learns, to the end. Every reward on the way counts. Solved is a lock
+whose last 10H episodes brought 95% of the optimal return in the mean.
 """
 
 import csv
@@ -117,14 +116,17 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
 
 
 def kept_rows(path: Path, about: dict[str, Any]) -> list[dict[str, Any]]:
-    """What was measured before with the same settings."""
+    """What was measured before, of agents with the same settings."""
     if not (path.is_file() and path.with_suffix(".json").is_file()):
         return []
-    before = json.loads(path.with_suffix(".json").read_text())
-    if any(before.get(what) != told for what, told in json.loads(json.dumps(about)).items()):
+    before, now = json.loads(path.with_suffix(".json").read_text()), json.loads(json.dumps(about))
+    if before.get("settings", {}).get("horizon") != now["settings"]["horizon"]:
         return []
+    same = {
+        agent for agent, config in now["configs"].items() if before.get("configs", {}).get(agent) == config
+    }
     with path.open(newline="") as file:
-        return [dict(row) for row in csv.DictReader(file)]
+        return [dict(row) for row in csv.DictReader(file) if row["agent"] in same]
 
 
 def mean_totals(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:

@@ -58,9 +58,7 @@ def table(folder: Path) -> str:
             reached = f"{min(v['reached'] for v in own):.0%} to {max(v['reached'] for v in own):.0%}"
             optima = [v["optimal_return_mean"] for v in own if "optimal_return_mean" in v]
             optimum = f"{np.median(optima):.2f}" if optima else ""
-            so_far = epochs[:, : budget // size]
-            planned = so_far[:, 1:] if so_far.shape[1] > 1 else so_far
-            exploring = f"{np.nanmean(planned):.1f} ({np.mean(last_of(so_far)):.1f})"
+            exploring = exploring_words(epochs[:, : budget // size])
             lines.append(
                 f"{result.experiment:<20} {budget_words(own):>8}  {len(own):>5}  {spread(means):<31} {middle:<28} "
                 f"{reached:>12}  {optimum:>7}  {exploring}"
@@ -97,16 +95,31 @@ def _panel(axes: Axes, result: Result, colour: str, aside: float) -> None:
     usual, low, high = middle_and_range(curves)
     axes.plot(episodes, usual, color=colour, linestyle="--", label=f"{name}: exploring")
     axes.fill_between(episodes, low, high, color=colour, alpha=0.15)
-    verdicts = result.about["exploit"]
-    budgets = sorted({verdict["budget"] for verdict in verdicts})
-    means = [[v["return_mean"] for v in verdicts if v["budget"] == budget] for budget in budgets]
+    by_place = marks_of(result.about["exploit"])
+    means = list(by_place.values())
     middle = [float(np.median(values)) for values in means]
     below = [mid - min(values) for mid, values in zip(middle, means, strict=True)]
     above = [max(values) - mid for mid, values in zip(middle, means, strict=True)]
-    places = np.array(budgets) + aside
+    places = np.array(list(by_place)) + aside
     axes.errorbar(
         places, middle, [below, above], fmt="o", color=colour, capsize=3, label=f"{name}: exploiting"
     )
+
+
+def marks_of(verdicts: Sequence[dict[str, Any]]) -> dict[float, list[float]]:
+    """The seeds' greedy returns by how many episodes they had explored, in the median where each ended by itself."""
+    found = {}
+    for budget in sorted({verdict["budget"] for verdict in verdicts}):
+        own = [verdict for verdict in verdicts if verdict["budget"] == budget]
+        explored = float(np.median([verdict.get("explored", budget) for verdict in own]))
+        found[explored] = [verdict["return_mean"] for verdict in own]
+    return found
+
+
+def exploring_words(epochs: Float[np.ndarray, "seeds epochs"]) -> str:
+    """What was collected while exploring after the first epoch, where there were more, and in the last."""
+    planned = epochs[:, 1:] if epochs.shape[1] > 1 else epochs
+    return f"{np.nanmean(planned):.1f} ({np.mean(last_of(epochs)):.1f})"
 
 
 def budget_words(verdicts: Sequence[dict[str, Any]]) -> str:

@@ -144,8 +144,7 @@ def _exploited(evidence: Evidence, names: list[str]) -> Lines:
             reached = " to ".join(
                 f"{share:.0%}" for share in sorted({f(o["reached"] for o in own) for f in (min, max)})
             )
-            so_far = epochs[:, : budget // size]
-            exploring = f"{np.nanmean(so_far[:, 1:]):.1f} ({np.mean(deterministic.last_of(so_far)):.1f})"
+            exploring = deterministic.exploring_words(epochs[:, : budget // size])
             cells = (spread(means), middle, best, reached, exploring)
             yield row(name, deterministic.budget_words(own), *map(_minus, cells))
 

@@ -124,9 +124,12 @@ def _by_budget(tables: Mapping[str, Sequence[Row]]) -> str:
 
 def _title(experiment: str, horizon: int) -> str:
     """Such as "5 levels, the paper's settings"; ours go without saying."""
-    known = LOCK_EXPERIMENTS.get(experiment)
-    settings = settings_name(known.config) if known is not None else settings_name("e3rl")
-    return f"{horizon} levels" + ("" if settings == settings_name("e3rl") else f", {settings}")
+    words, known = [f"{horizon} levels"], LOCK_EXPERIMENTS.get(experiment)
+    if known is not None:
+        words += [] if known.noise_bits is None else [f"{known.noise_bits} noise bits"]
+        words += [settings_name(known.config)] if settings_name(known.config) != settings_name("e3rl") else []
+        words += [f"{path}={value}" for path, value in known.changes]
+    return ", ".join(words)
 
 
 def draw_budgets(folder: Path) -> Path:

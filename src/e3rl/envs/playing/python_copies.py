@@ -125,8 +125,8 @@ class PythonCopies:
                 self._begin(table, table.start_episodes(), seeds)
                 if not any(table.running):
                     break
-            planned, told = plan(key_plans, number, *table.now())[:2]
-            actions, lengths = np.asarray(planned), np.asarray(told).tolist()
+            planned, planned_lengths = plan(key_plans, number, *table.now())[:2]
+            actions, lengths = np.asarray(planned), np.asarray(planned_lengths).tolist()
             if lesson is not None:
                 lengths = [min(lengths[0], lesson.every - table.time[0] % lesson.every)]
             self._execute(table, actions[:, : max(lengths) or 1], lengths)
@@ -153,8 +153,8 @@ class PythonCopies:
         running = table.running
         for t, actions in enumerate(plans.T.tolist()):
             moving = []
-            for copy, length in enumerate(lengths):
-                if running[copy] and (t < length or t == 0):  # an empty plan would never end
+            for copy, (length, plays) in enumerate(zip(lengths, running, strict=True)):
+                if plays and (t < length or t == 0):  # an empty plan would never end
                     moving.append(copy)
                 else:
                     actions[copy] = REST

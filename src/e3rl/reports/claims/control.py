@@ -13,7 +13,6 @@ from e3rl.reports.claims.evidence import Evidence
 from e3rl.reports.claims.lock import PAPERS
 from e3rl.reports.claims.mazes import E3RLS
 from e3rl.reports.statistics.intervals import Share, spread
-from e3rl.reports.statistics.waiting import Waiting
 from e3rl.types import UserError
 
 STEADIED = "the paper's, with a steadied DQN"
@@ -63,55 +62,52 @@ def rnd_collects_late(evidence: Evidence) -> list[Finding]:
 RND = "baselines-mountaincar/ppo-rnd-long", "baselines-mountaincar/ppo-rnd"
 
 
+Bounds = tuple[float, float]
+
+
 def gain_is_smaller(evidence: Evidence, settings: str) -> list[Finding]:
     """The ratio of the DQN's episodes to Neural-E³'s, on both tasks."""
     ratios = []
     for task in BARS:
         dqn = evidence.to_bar(f"baselines-{task}/dqn-long", f"baselines-{task}/dqn")
-        neural = _budget(evidence, settings, task)
+        neural = _episodes(evidence, settings, task)
         if dqn is None or neural is None:
             return [missing(task)]
-        ratios.append(_times(_within(dqn), _within(neural)))
+        median = dqn.median.value
+        waited = (float(min(dqn.gave_up)), math.inf) if math.isinf(median) else (median, median)
+        ratios.append(_ratio(waited, neural))
     car, acrobot = ratios
     told = ", ".join(f"{task} {_words(*ratio)}" for task, ratio in zip(BARS, ratios, strict=True))
     smaller = True if acrobot[1] < car[0] else False if acrobot[0] >= car[1] else None
     return [Finding(f"DQN's episodes over Neural-E³'s: {told}", smaller)]
 
 
-Bounds = tuple[float, float]
-
-
-def _within(waiting: Waiting) -> Bounds:
-    """What is known of the median wait: above every budget, where most gave up."""
-    median = waiting.median.value
-    return (float(min(waiting.gave_up)), math.inf) if math.isinf(median) else (median, median)
-
-
-def _times(many: Bounds, few: Bounds) -> Bounds:
-    return many[0] / few[1], many[1] / few[0]
-
-
-def _words(least: float, most: float) -> str:
-    if math.isinf(most):
-        return f"> {least:.0f}" if least > 0.0 else "unknown, as most seeds of neither get there"
-    return f"{most:.0f}" if least == most else f"< {most:.0f}"
-
-
-def _budget(evidence: Evidence, settings: str, task: str) -> Waiting | None:
-    """The smallest budget of each seed that gets to the bar."""
+def _episodes(evidence: Evidence, settings: str, task: str) -> Bounds | None:
+    """What is known of Neural-E³'s median: more than the largest budget that does not get most seeds to the bar, and no
+    more than the next."""
     result = evidence.find(f"{task}/{VARIANTS[settings]}")
     if result is None:
         return None
     verdicts = result.about["exploit"]
-    seeds = sorted({one["seed"] for one in verdicts})
-    first = [
-        min(
-            (v["budget"] for v in verdicts if v["seed"] == seed and v["return_mean"] >= BARS[task]),
-            default=None,
-        )
-        for seed in seeds
-    ]
-    return Waiting.of(first, [max(v["budget"] for v in verdicts)] * len(seeds))
+    budgets = sorted({one["budget"] for one in verdicts})
+    seeds = {one["seed"] for one in verdicts}
+    there: set[int] = set()
+    for before, budget in zip([0, *budgets], budgets, strict=False):
+        there |= {v["seed"] for v in verdicts if v["budget"] == budget and v["return_mean"] >= BARS[task]}
+        if Share(len(there), len(seeds)).is_most:
+            return float(before), float(budget)
+    return float(budgets[-1]), math.inf
+
+
+def _ratio(many: Bounds, few: Bounds) -> Bounds:
+    return many[0] / few[1], many[1] / few[0] if few[0] else math.inf
+
+
+def _words(least: float, most: float) -> str:
+    """Never more than is known: rounded outwards."""
+    if math.isinf(most):
+        return f"> {math.floor(least)}" if least > 0.0 else "unknown, as most of neither get there"
+    return f"{math.floor(least)} to {math.ceil(most)}" if least >= 1.0 else f"< {math.ceil(most)}"
 
 
 def rnd_is_quicker_on_acrobot(evidence: Evidence) -> list[Finding]:

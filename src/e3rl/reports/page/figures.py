@@ -96,7 +96,7 @@ def _curve(result: Result, name: str) -> Series:
     return Series(name, colour, episodes[kept].tolist(), middle.tolist(), low.tolist(), high.tolist())
 
 
-def _marks(name: str, colour: str, points: Sequence[tuple[int, float]]) -> Series:
+def _marks(name: str, colour: str, points: Sequence[tuple[int | float, float]]) -> Series:
     """The seeds' values at every budget."""
     places = sorted({x for x, _ in points})
     values = [[y for at, y in points if at == x] for x in places]
@@ -111,7 +111,8 @@ def _explored(result: Result, colour: str) -> list[Series]:
     episodes = (size * np.arange(1, curves.shape[1] + 1)).tolist()
     usual, low, high = (curve.tolist() for curve in deterministic.middle_and_range(curves))
     exploring = Series(f"{name}, exploring", colour, episodes, usual, low, high, dashed=True)
-    points = [(one["budget"], one["return_mean"]) for one in result.about["exploit"]]
+    by_place = deterministic.marks_of(result.about["exploit"])
+    points = [(place, mean) for place, means in by_place.items() for mean in means]
     return [exploring, _marks(name, colour, points)]
 
 
