@@ -207,7 +207,7 @@ def test_sequences_are_executed_open_loop_in_rounds():
     assert made[0].actions == [0, 1, 2, 0, 1, 2, 0]
     # An empty plan counts as its first action.
     assert env.play(lambda *_: (np.ones((2, 3), int), np.zeros(2, int)), KEY, 2).action.sum() == 14
-    with pytest.raises(ValueError, match="shorter"):  # nobody says how much of the other's plan counts
+    with pytest.raises(ValueError, match="longer"):  # nobody says how much of the other's plan counts
         env.play(lambda *_: (np.ones((2, 3), int), np.ones(1, int)), KEY, 2)
 
 
