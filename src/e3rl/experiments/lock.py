@@ -65,6 +65,8 @@ class LockExperiment:
     rewards: tuple[str, ...] = ("standard", "antishaped")
     noise_bits: int | None = None
     """Of an observation; as many as there are levels if nobody says."""
+    rewarded_actions: int = 1
+    """Of the last level's: one as in the paper's text, or two as in its code."""
 
     @property
     def about(self) -> str:
@@ -72,6 +74,7 @@ class LockExperiment:
         changes = " ".join(f"{path}={value}" for path, value in self.changes)
         rewards = "" if len(self.rewards) > 1 else f" ({self.rewards[0]})"
         bits = "" if self.noise_bits is None else f", {self.noise_bits} noise bits"
+        bits += ", two actions paid" if self.rewarded_actions == 2 else ""
         budgets = spread(self.ratios)
         lock = f"lock of {self.horizon} levels{rewards}{bits}, {budgets} episodes per level"
         return f"Neural-E³, {lock}, {changes or settings_name(self.config)}"
@@ -140,6 +143,10 @@ LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
     "lock-paper-5bits/h10": LockExperiment(10, (50,), "paper-lock-h10", noise_bits=5),
     "lock-paper-5bits/h15": LockExperiment(15, (50,), "paper-lock-h15", noise_bits=5),
     "lock-paper-5bits/h20": LockExperiment(20, (75,), "paper-lock-h20", noise_bits=5),
+    "lock-released/h5": LockExperiment(5, (25,), "paper-lock-h5", noise_bits=5, rewarded_actions=2),
+    "lock-released/h10": LockExperiment(10, (50,), "paper-lock-h10", noise_bits=5, rewarded_actions=2),
+    "lock-released/h15": LockExperiment(15, (50,), "paper-lock-h15", noise_bits=5, rewarded_actions=2),
+    "lock-released/h20": LockExperiment(20, (75,), "paper-lock-h20", noise_bits=5, rewarded_actions=2),
     "lock-halved/h5": LockExperiment(5, (25,), "paper-lock-h5", changes=(("model.reward_weight", 0.5),)),
     "planning/value": _options("value"),
     "planning/uniform": _options("uniform"),
@@ -204,7 +211,8 @@ def kept(
     """What was measured before with the same settings: what is said about it, and its rows."""
 
     def alike(told: dict[str, Any]) -> bool:
-        return (told["horizon"], told.get("noise_bits")) == (experiment.horizon, experiment.noise_bits)
+        lock = (told["horizon"], told.get("noise_bits"), told.get("rewarded_actions", 1))
+        return lock == (experiment.horizon, experiment.noise_bits, experiment.rewarded_actions)
 
     return measured_before(path, KINDS, config, alike)
 
@@ -228,9 +236,10 @@ def run(
     if about.get("settings", {}).get("seeds") != list(seeds):
         rows = []
     cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
-    noise = {} if experiment.noise_bits is None else {"noise_bits": experiment.noise_bits}
+    unusual = {} if experiment.noise_bits is None else {"noise_bits": experiment.noise_bits}
+    unusual |= {} if experiment.rewarded_actions == 1 else {"rewarded_actions": experiment.rewarded_actions}
     options: list[dict[str, Any]] = [
-        {"horizon": experiment.horizon, "antishaped": reward == "antishaped", **noise, "seed": seed}
+        {"horizon": experiment.horizon, "antishaped": reward == "antishaped", **unusual, "seed": seed}
         for reward, seed in cases
     ]
     locks = [CombinationLock(**own) for own in options]

@@ -222,6 +222,9 @@ PARTS: dict[str, Callable[[Evidence], Lines]] = {
     "mazes": mazes,
     "peers": peers,
     "stopping": lambda evidence: _folder_of(evidence, "stopping/h10", stopping.table),
+    "stopping, fresh": lambda evidence: _folder_of(
+        evidence, "stopping/h10", lambda folder: stopping.table(folder / "fresh")
+    ),
     "confirmed locks": lambda evidence: _folder_of(
         evidence, "stopping/h10", lambda folder: stopping.table(folder.parent / CONFIRM / folder.name)
     ),

@@ -127,6 +127,7 @@ def _title(experiment: str, horizon: int) -> str:
     words, known = [f"{horizon} levels"], LOCK_EXPERIMENTS.get(experiment)
     if known is not None:
         words += [] if known.noise_bits is None else [f"{known.noise_bits} noise bits"]
+        words += ["two actions paid"] if known.rewarded_actions == 2 else []
         words += [settings_name(known.config)] if settings_name(known.config) != settings_name("e3rl") else []
         words += [f"{path}={value}" for path, value in known.changes]
     return ", ".join(words)
