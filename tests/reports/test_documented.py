@@ -133,6 +133,22 @@ def test_what_a_file_says():
         number("value a/file rounds.0.tea", found)
 
 
+def test_what_locks_paid_and_are_worth_seed_by_seed(tmp_path):
+    lines = ["reward,seed,episodes,return_mean,paid_episodes"]
+    lines += [
+        "standard,0,50,0.0,1",
+        "standard,0,100,4.96,7",
+        "standard,1,100,-0.04,0",
+        "antishaped,0,100,4.1,3",
+    ]
+    (tmp_path / "lock-h5.csv").write_text("\n".join([*lines, ""]))
+    (tmp_path / "lock-h5.json").write_text(json.dumps({"experiment": "lock/h5"}))
+    found = Evidence.under(tmp_path)
+    assert number("paid lock/h5 standard", found) == "7 and 0"
+    assert number("opened lock/h5 standard", found) == "5.0 and -0.0"
+    assert number("paid lock/h5 antishaped", found) == "3"
+
+
 def lock_row(reward, episodes, solved):
     return f"stopping/h5,5,{reward},320,{episodes},True,{solved}\n"
 

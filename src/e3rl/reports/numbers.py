@@ -55,6 +55,20 @@ def solved_at(evidence: Evidence, experiment: str, ratio: str, reward: str) -> s
     return f"{share.hits} of {share.total}"
 
 
+def paid(evidence: Evidence, experiment: str, reward: str) -> str:
+    """Exploration episodes that met the large reward, seed by seed, within the largest budget."""
+    rows = [row for row in rows_of(evidence, experiment) if row["reward"] == reward]
+    most = max(int(row["episodes"]) for row in rows)
+    return listed([row["paid_episodes"] for row in rows if int(row["episodes"]) == most])
+
+
+def opened(evidence: Evidence, experiment: str, reward: str) -> str:
+    """Greedy returns of a lock after the largest budget, seed by seed."""
+    rows = [row for row in rows_of(evidence, experiment) if row["reward"] == reward]
+    most = max(int(row["episodes"]) for row in rows)
+    return listed([f"{float(row['return_mean']):.1f}" for row in rows if int(row["episodes"]) == most])
+
+
 def levels(evidence: Evidence, which: str, *experiments: str) -> str:
     """Episodes per level: the medians of every lock and reward, or the most of any seed."""
     found = [
@@ -187,10 +201,10 @@ def took(evidence: Evidence, experiments: str, unit: str = "seconds") -> str:
 NUMBERS: dict[str, Callable[..., str]] = {
     one.__name__.replace("_", "-"): one
     for one in (
-        solved, solved_at, levels, budget, greedy, finals, reached, shortest, lead, in_epoch, failed, got_there,
-        speed, seeds, value, took, bench_numbers.bench, bench_numbers.bench_ratio, bench_numbers.bench_more,
-        bench_numbers.bench_target, bench_numbers.calibration, bench_numbers.as_of, reach_numbers.reach,
-        reach_numbers.reach_targets, reach_numbers.reach_ends,
+        solved, solved_at, paid, opened, levels, budget, greedy, finals, reached, shortest, lead, in_epoch,
+        failed, got_there, speed, seeds, value, took, bench_numbers.bench, bench_numbers.bench_ratio,
+        bench_numbers.bench_more, bench_numbers.bench_target, bench_numbers.calibration,
+        bench_numbers.as_of, reach_numbers.reach, reach_numbers.reach_targets, reach_numbers.reach_ends,
     )
 }  # fmt: skip
 
