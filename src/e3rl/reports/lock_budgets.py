@@ -1,6 +1,7 @@
 """Exploration budgets of the lock experiments: a table and a figure from the files of `e3rl reproduce lock/...`."""
 
 import csv
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from e3rl.types import UserError
 PAPER_RATIO = {5: 25, 10: 50, 15: 50, 20: 75}
 """App. C.1: "Number of Exploration Epochs", per step of the horizon."""
 COLOURS = {"standard": "#3b6fb6", "antishaped": "#c0392b"}
+WIDE = 40
+"""Letters of a title that fit above a panel."""
 
 KINDS = {
     "horizon": int, "reward": str, "seed": int, "ratio": int, "episodes": int, "return_mean": float,
@@ -157,7 +160,7 @@ def draw_budgets(folder: Path) -> Path:
             )
         if horizon in PAPER_RATIO:
             axes.axvline(PAPER_RATIO[horizon], color="0.4", linestyle=":", label="the paper's budget")
-        axes.set_title(_title(name, horizon), fontsize=10)
+        axes.set_title(textwrap.fill(_title(name, horizon), WIDE), fontsize=10)
         axes.set_ylim(-5, 105)
         axes.set_xlim(left=0)
         axes.set_xlabel("exploration episodes per level", fontsize=8)
