@@ -69,6 +69,9 @@ def baselines_on_locks(evidence: Evidence, reward: str) -> Lines:
         if algo == "dqn":
             alone = [evidence.to_bar(f"baselines-paper/h{horizon}-{reward}-dqn") for horizon in HORIZONS]
             yield row(f"{METHODS[algo][0]}, the paper's table alone", *map(_short, alone))
+        longer = [evidence.to_bar(f"baselines-long/h{horizon}-{reward}-{algo}") for horizon in HORIZONS]
+        if any(longer):
+            yield row(f"{METHODS[algo][0]}, Figure 4's budget", *map(_short, longer))
     budgets = [evidence.episodes_to_solve(f"lock/h{horizon}", reward) for horizon in HORIZONS]
     yield row("Neural-E³, budgets", *map(_short, budgets))
     ended = [evidence.episodes_to_solve(f"stopping/h{horizon}", reward) for horizon in HORIZONS]
