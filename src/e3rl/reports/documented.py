@@ -94,6 +94,7 @@ def baselines_elsewhere(evidence: Evidence) -> Lines:
         "cartpole/ppo",
         "mountaincar/dqn",
         "mountaincar/ppo-rnd",
+        "mountaincar/ppo-rnd-long",
         "acrobot/dqn",
         "acrobot/dqn-long",
         "acrobot/e3rl-dqn",
