@@ -153,9 +153,11 @@ def test_a_recorded_configuration_is_its_preset_and_its_changes(about):
     elif settings.get("ratio"):
         budget = {"explore.ratio": settings["ratio"]}
     elif "budgets" in settings:
-        budget = {"explore.episodes": max(settings["budgets"]), "explore.epsilon_share": 0.0}
+        budget = {"explore.episodes": max(settings["budgets"])}
+        if not settings.get("ends"):
+            budget["explore.epsilon_share"] = 0.0
     wanted = changed(preset, {**dict(getattr(experiment, "changes", ())), **budget, **UNUSED.get(name, {})})
-    if "budgets" in settings and "planner.tried" in settings_of(wanted):
+    if "budgets" in settings and not settings.get("ends") and "planner.tried" in settings_of(wanted):
         wanted = changed(wanted, {"planner.tried": 0.0})  # what can end by itself does not do so there
     assert stored_config(about["config"]) == wanted
     # What the result itself says was changed, under whatever names, is part of it.
