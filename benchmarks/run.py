@@ -18,9 +18,13 @@ import sys
 import time
 from pathlib import Path
 
-BENCHMARKS = ("start", "envs", "neural", "control", "dreem", "tabular", "baselines", "calibration", "scaling")
-ON_ACCELERATORS = ("scaling",)
+BENCHMARKS = (
+    "start", "envs", "neural", "control", "dreem", "tabular", "baselines", "calibration", "scaling", "accelerator",
+)  # fmt: skip
+ON_ACCELERATORS = ("scaling", "accelerator")
 """Run on a GPU where there is one; the others are about one CPU."""
+WITH_ALL_CPUS = ("accelerator",)
+"""These wait for the compiler too, when they are run by themselves."""
 PACKAGES = ("jax", "jaxlib", "numpy", "gymnasium", "mctx", "torch", "stable-baselines3")
 
 
@@ -61,7 +65,10 @@ def main(arguments: list[str]) -> int:
             f"e3rl: error: no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}", file=sys.stderr
         )
         return 2
-    pinned = pin_to_one_cpu(all(name in ON_ACCELERATORS for name in names or BENCHMARKS))
+    if names and all(name in WITH_ALL_CPUS for name in names):
+        pinned = None
+    else:
+        pinned = pin_to_one_cpu(all(name in ON_ACCELERATORS for name in names or BENCHMARKS))
     import e3rl
     from e3rl.runs.checkout import git_commit
 

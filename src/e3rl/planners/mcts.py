@@ -211,13 +211,16 @@ def search(
         def step(i: Int[Array, ""], carry: tuple) -> tuple:
             node, weight, total = carry
             node, reward, goes_on = advance(node, taken[i], jax.random.fold_in(key_steps, i))
+            # Past the horizon, where nothing counts any more, the weight is 0.
             return node, weight * goes_on, total + weight * reward
 
         key_actions, key_steps = jax.random.split(key)
         taken = jax.random.randint(key_actions, (horizon,), 0, actions)
-        start = (node, jnp.array(1.0), jnp.array(0.0))
+        start = (node, jnp.where(node.time < horizon, 1.0, 0.0), jnp.array(0.0))
+        # A GPU waits for the host wherever it has to be told how many steps there are, so there it takes them all.
+        steps = horizon - node.time if jax.default_backend() == "cpu" else horizon
         total: Array
-        _, _, total = jax.lax.fori_loop(0, horizon - node.time, step, start)
+        _, _, total = jax.lax.fori_loop(0, steps, step, start)
         return total
 
     def child(node: Node, action: Int[Array, ""], key: Key) -> Child:
