@@ -5,10 +5,11 @@ on the way, to the evaluation of every seed.
 """
 
 import dataclasses
+import functools
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,14 @@ def actions(horizon: int, batches: list[int], seeds: list[int]) -> Iterator[dict
                 explore, shape = config.utility.explore, (problem.horizon, problem.actions)
                 return mcts.search(members, None, obs, start, key, explore, settings, *shape).action
 
-            run, given = over_lanes(act), (members, obs, keys)
-            took = seconds({"ours": lambda: jax.block_until_ready(run(*given))}, CONFIG["repeats"])["ours"]
+            run = functools.partial(over_lanes(act), members, obs, keys)
+            took = seconds({"ours": functools.partial(waited, run)}, CONFIG["repeats"])["ours"]
             way = f"batch-{batch}" if batch else "one-by-one"
             yield row(f"plan-h{horizon}/{way}/x{count}", took["median"], per_seed_s=took["median"] / count)
+
+
+def waited(run: Callable[[], Any]) -> None:
+    jax.block_until_ready(run())
 
 
 def whole(name: str, horizon: int, ratio: int, seeds: int, ends: bool) -> dict:
