@@ -83,7 +83,9 @@ def waited(run: Callable[[], Any]) -> None:
 def whole(name: str, horizon: int, ratio: int, seeds: int, ends: bool) -> dict:
     """All runs as lanes of one program."""
     experiment = StoppingExperiment(horizon, ratio=ratio)
-    config: NeuralE3Config = changed(stopping.config_of(experiment), {} if ends else {"explore.epsilon_share": 0.0})
+    config: NeuralE3Config = changed(
+        stopping.config_of(experiment), {} if ends else {"explore.epsilon_share": 0.0}
+    )
     first = CONFIG["first_seed"]
     cases = [(reward, seed) for seed in range(first, first + seeds) for reward in experiment.rewards]
     with tempfile.TemporaryDirectory() as folder:
