@@ -13,9 +13,9 @@ from jaxtyping import Array, Bool, Float
 
 from e3rl.runs.processors import processors
 
-QUICKLY = {"xla_backend_optimization_level": 1}
+QUICKLY: dict[str, Any] = {"xla_backend_optimization_level": 1}
 """On a CPU programs compile sooner by it and are as fast: most of their time is in library calls."""
-ON_THE_DEVICE = {
+ON_THE_DEVICE: dict[str, Any] = {
     "xla_gpu_enable_command_buffer": (
         "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
     )
