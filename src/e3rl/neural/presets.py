@@ -5,8 +5,8 @@ before, in all experiments by budgets; `e3rl-long` is the same for horizons of 5
 facts are rarer in the buffer). `e3rl-numbers` is `e3rl-control` with
 a wider value, models that are finished before it is fitted, rewards in units, and rounds of practice in place of the
 last explorations, because which of several fitted values is good shows in real episodes only: what an environment of
-numbers gets where nobody names settings. `e3rl-numbers-quick` takes less than half the time, for a little less return
-where that is hard.
+numbers gets where nobody names settings. `e3rl-numbers-quick` takes less time, for a little less return where that is
+hard.
 
 A preset of the paper's name is its table, completed by what the released code does where the table is silent, and
 nothing else; `rounds.count` adds the rounds of App. C.3, which want a seed at a time. `steadied-control` is
@@ -115,6 +115,7 @@ PRESETS: dict[str, NeuralE3Config] = {
                 updates=40_000, batch=128, decay=True, target_rate=0.05, discount=0.99, heads=False, hidden=128
             ),
             snapshots=40,
+            wait=12,
         ),
         rounds=Rounds(count=4, episodes=5, updates=0, stop_on_drop=False, leftover=True),
     ),
