@@ -42,6 +42,12 @@ def test_a_row_for_every_seed_and_reward(small, tmp_path):
     assert said[-1].startswith(f"{NAME} antishaped: solved")
 
 
+def test_members_are_repelled_where_an_experiment_says_so():
+    repelled, plain = (stopping.experiment_of(name) for name in ("stopping/h5-repelled", "stopping/h5"))
+    assert stopping.config_of(repelled) == changed(stopping.config_of(plain), {"fit.repulsion": 30.0})
+    assert repelled.about.endswith("members repelled")
+
+
 def test_ids(tmp_path):
     for name, experiment in stopping.STOPPING_EXPERIMENTS.items():
         assert EXPERIMENTS[name] is stopping.run

@@ -12,7 +12,7 @@ from e3rl.types import UserError
 ROOT = Path(__file__).parents[2]
 
 
-def written(folder, name="h10-bits30", bits=30, noise="always"):
+def written(folder, name="h10-bits30", bits=30, noise="always", **more):
     rows = [
         dict(zip(COLUMNS, values, strict=True))
         for values in (
@@ -21,7 +21,7 @@ def written(folder, name="h10-bits30", bits=30, noise="always"):
             (f"stopping/{name}", 10, "standard", 302, 150, True, 0.1, 20, 5.0, 5.0, True, 9.0),
         )
     ]
-    settings = {"horizon": 10, "noise_bits": bits, "noise": noise, "rewards": ["standard"]}
+    settings = {"horizon": 10, "noise_bits": bits, "noise": noise, "rewards": ["standard"], **more}
     path = folder / f"stopping-{name}.csv"
     write_table(path, COLUMNS, rows, {"experiment": f"stopping/{name}", "settings": settings})
     return path
@@ -30,8 +30,11 @@ def written(folder, name="h10-bits30", bits=30, noise="always"):
 def test_a_row_for_every_lock_and_reward(tmp_path):
     written(tmp_path)
     written(tmp_path, "h10-stirred", None, "stirred")
+    written(tmp_path, "h10-repelled", None, repulsion=30.0)
     assert stopping.table(tmp_path).splitlines()[2:] == [
         "| H=10 | 30 | standard | 300 to 302 | 2 of 3 [9%, 99%] | 2 | 15.0H (12.0H to 40.0H) | 3.0H, by 2 |",
+        "| H=10 | 10, members repelled | standard | 300 to 302 | 2 of 3 [9%, 99%] | 2 | 15.0H (12.0H to 40.0H) "
+        "| 3.0H, by 2 |",
         "| H=10 | 10 after one action | standard | 300 to 302 | 2 of 3 [9%, 99%] | 2 | 15.0H (12.0H to 40.0H) "
         "| 3.0H, by 2 |",
     ]

@@ -61,6 +61,8 @@ class StoppingExperiment:
     rewards: tuple[str, ...] = ("standard", "antishaped")
     ratio: int | None = None
     """Episodes at most per level, where that is not the default."""
+    repulsion: float = 0.0
+    """Weight of what pushes members apart where there is no data."""
 
     @property
     def about(self) -> str:
@@ -69,8 +71,10 @@ class StoppingExperiment:
         kind = {"always": "", "stirred": " stirred up by one action", "by_state": " in some states"}[
             self.noise
         ]
+        repelled = ", members repelled" if self.repulsion else ""
         return (
             f"Neural-E³ until it ends by itself, lock of {self.horizon} levels with {bits} noise bits{kind}"
+            f"{repelled}"
         )
 
 
@@ -85,6 +89,7 @@ STOPPING_EXPERIMENTS: dict[str, StoppingExperiment] = {
     "stopping/h10-by-state": StoppingExperiment(10, 30, "by_state"),
     "stopping/h50": StoppingExperiment(50, ratio=15),
     "stopping/h100": StoppingExperiment(100, seeds=FRESH[:5], ratio=15),
+    "stopping/h5-repelled": StoppingExperiment(5, seeds=FRESH[:10], repulsion=30.0),
 }
 
 
@@ -96,7 +101,7 @@ def experiment_of(name: str, smoke: bool = False) -> StoppingExperiment:
 
 
 def config_of(experiment: StoppingExperiment, smoke: bool = False) -> NeuralE3Config:
-    config = PRESETS[experiment.config]
+    config = changed(PRESETS[experiment.config], {"fit.repulsion": experiment.repulsion})
     if experiment.ratio is not None:
         config = changed(config, {"explore.ratio": experiment.ratio})
     return changed(smaller(config), {"explore.ratio": BUDGET}) if smoke else config

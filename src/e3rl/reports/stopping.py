@@ -35,11 +35,12 @@ def _order(result: Result) -> tuple[int, str, int]:
 def _lines(result: Result) -> list[str]:
     settings = result.about["settings"]
     bits = settings["horizon"] if settings["noise_bits"] is None else settings["noise_bits"]
+    repelled = ", members repelled" if settings.get("repulsion") else ""
     try:
         with result.table.open(newline="") as file:
             rows = list(csv.DictReader(file))
         return [
-            f"| H={settings['horizon']} | {bits}{NOISE[settings['noise']]} | {reward} | "
+            f"| H={settings['horizon']} | {bits}{NOISE[settings['noise']]}{repelled} | {reward} | "
             + _measured([row for row in rows if row["reward"] == reward])
             for reward in settings["rewards"]
         ]
