@@ -189,6 +189,32 @@ def planning(problem: Problem, sgemm: float) -> Iterator[dict]:
             yield row(f"plan/{leaf}/{noise}", times, **more)
 
 
+def products(layers: tuple[int, int, int], batch: int, members: int, updates: int) -> Callable[[], Any]:
+    """The matrix products of model updates with nothing between them: what no program can do without."""
+    inputs, width, outputs = layers
+    shapes = (inputs, width), (width, width), (width, outputs)
+    weights = [jnp.full((members, *shape), 0.01) for shape in shapes]
+    rows = jnp.full((members, batch, inputs), 0.1)
+
+    def turned(matrices: jax.Array) -> jax.Array:
+        return jnp.swapaxes(matrices, 1, 2)
+
+    def update(weights: list[jax.Array], _: None) -> tuple[list[jax.Array], None]:
+        seen = [rows]
+        for weight in weights:
+            seen.append(seen[-1] @ weight)
+        error, changed = seen.pop(), []
+        for weight in reversed(weights):
+            changed.insert(0, weight - 1e-6 * (turned(seen[-1]) @ error))
+            if len(seen) > 1:
+                error = error @ turned(weight)
+            seen.pop()
+        return changed, None
+
+    run = jax.jit(lambda weights: jax.lax.scan(update, weights, length=updates)[0])
+    return blocked(run, weights)
+
+
 def model_updates(problem: Problem, sgemm: float, name: str = "") -> dict:
     """As the paper makes them or, with a name and without a yardstick, by other settings."""
     settings, key, bits = problem.config.fit, jax.random.key(CONFIG["seed"]), problem.seen.entries
@@ -203,10 +229,11 @@ def model_updates(problem: Problem, sgemm: float, name: str = "") -> dict:
                 eager_torch.fit_models, models, adam, replay, settings.updates, settings.batch,
                 settings.gradient_clip,
             )  # fmt: skip
+    layers = bits, problem.config.model.hidden, bits + 2
+    runs["products"] = products(layers, settings.batch, settings.members, settings.updates)
     times = seconds(runs, CONFIG["repeats"])
-    rows = settings.updates * settings.batch * settings.members
-    flops = rows * update_flops(bits, problem.config.model.hidden, bits + 2)
-    more = against_bound(flops, times["ours"], sgemm)
+    flops = settings.updates * settings.batch * settings.members * update_flops(*layers)
+    more = against_bound(flops, times["ours"], sgemm) | {"products_s": times["products"]["median"]}
     if "fused" in times:
         more["fused_adam_s"] = times["fused"]["median"]
     return row(f"fit/{name or f'{settings.updates}-updates'}", times, **more)

@@ -32,7 +32,7 @@ def test_a_task_is_run_once_and_goes_on_where_it_stopped(tiny, tmp_path):
     assert 0 < row["explore_episodes"] <= row["steps"]
     assert len(said) == 1
     again = reach.run("reach", tmp_path, said.append, [200])
-    assert len(said) == 1
+    assert said[1:] == [f"reach/chain: done before, {tmp_path / 'reach-chain.csv'}"]
     assert float(again[0]["return_mean"]) == 12.0
     with (tmp_path / "reach-chain.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 1

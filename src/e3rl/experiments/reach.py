@@ -109,6 +109,9 @@ def run(name: str, out: Path, say: Callable[[str], None], seeds: Sequence[int] =
         agent = AGENTS[chosen]
         # Seeds that do not share a program are written one by one.
         shared = opened.functional is not None and agent.share_a_program(agent.configured(opened))
+    if all((algo, seed) in done for algo in (chosen, *BASELINES) for seed in seeds):
+        say(f"{name}: done before, {path}")
+        return rows
     about |= {"experiment": name, "env": task.id, "options": dict(task.options), "chosen": chosen, "why": why}
     about |= {"optimum": task.optimum if optimum is None else optimum, "target": task.target}
     about |= {"episodes": task.episodes, "share": task.share}
