@@ -26,7 +26,7 @@ EXTRAS: dict[str, Callable[[Row], str]] = {
     "members in a loop": lambda one: times(_over(one, "members_in_a_loop_s")),
     "members in a list": lambda one: times(_over(one, "members_in_a_list_s")),
     "share of sgemm rate": lambda one: _percent(one.get("sgemm_fraction")),
-    "products alone": lambda one: duration(one["products_s"]) if "products_s" in one else "",
+    "bare products": lambda one: duration(one["bare_products_s"]) if "bare_products_s" in one else "",
     "peak memory": lambda one: f"{one['peak_gb']:.2f} GB" if "peak_gb" in one else "",
 }
 """Columns that a table has where a row of it has something to say there."""
