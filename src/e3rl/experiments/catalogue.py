@@ -5,7 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from e3rl.experiments import baselines, deterministic, lock, reach, repulsion, stopping, unified
+from e3rl.experiments import (
+    baselines,
+    deterministic,
+    lock,
+    perfect_model,
+    reach,
+    repulsion,
+    stopping,
+    unified,
+)
 from e3rl.runs.settings import Settings
 
 Run = Callable[..., list[dict[str, Any]]]
@@ -19,6 +28,7 @@ EXPERIMENTS: dict[str, Run] = {
     **dict.fromkeys(stopping.STOPPING_EXPERIMENTS, stopping.run),
     **dict.fromkeys(repulsion.REPULSION_EXPERIMENTS, repulsion.run),
     **dict.fromkeys(unified.UNIFIED_EXPERIMENTS, unified.run),
+    **dict.fromkeys(perfect_model.PERFECT_MODEL_EXPERIMENTS, perfect_model.run),
 }
 
 CELLS: dict[str, Any] = {
@@ -39,6 +49,7 @@ SETTINGS: dict[str, Any] = {
     **stopping.STOPPING_EXPERIMENTS,
     **repulsion.REPULSION_EXPERIMENTS,
     **unified.UNIFIED_EXPERIMENTS,
+    **perfect_model.PERFECT_MODEL_EXPERIMENTS,
 }
 
 
@@ -65,7 +76,7 @@ def family_of(experiment: str) -> str:
 
 FOLDERS = {
     "mountaincar": "control", "acrobot": "control", "repulsion": "unified", "environments": "figures/figure1",
-    "ellipsoids": "dreem", "predictions": "figures/figure5",
+    "ellipsoids": "dreem", "predictions": "figures/figure5", "perfect": "control",
 }  # fmt: skip
 """Of families whose results lie in another folder than that of their name."""
 

@@ -14,6 +14,7 @@ from e3rl.reports import (
     deterministic,
     dreem_tables,
     lock_budgets,
+    perfect_model,
     planning,
     reach,
     scaling,
@@ -239,6 +240,7 @@ PARTS: dict[str, Callable[[Evidence], Lines]] = {
     "reach quick": lambda evidence: _folder_of(
         evidence, "reach/taxi", lambda folder: reach.table(folder / "quick")
     ),
+    "perfect model": lambda evidence: _folder_of(evidence, "perfect-model/mountaincar", perfect_model.table),
     "planning": lambda evidence: _planning(evidence, "planning/value"),
     "planning, H=5": lambda evidence: _planning(evidence, "planning-h5/value"),
     "planning, trees": lambda evidence: _planning(evidence, "planning-tree/one-by-one"),
