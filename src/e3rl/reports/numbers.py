@@ -101,6 +101,11 @@ def greedy(
     return signed(float(np.median(values)), int(digits))
 
 
+def ended(evidence: Evidence, experiment: str) -> str:
+    """After how many episodes exploration ended, by the seeds where it was sooner and later."""
+    return ends((one["explored"] for one in about(evidence, experiment)["exploit"]), 0)
+
+
 def finals(evidence: Evidence, what: str, which: str, *experiments: str) -> str:
     """Of baselines: the `first`, the `last` or the `range` over seeds of `episodes`, `first_found` or `over_bar`."""
     values = [one[what] for name in experiments for one in about(evidence, name)["final"].values()]
@@ -201,7 +206,7 @@ def took(evidence: Evidence, experiments: str, unit: str = "seconds") -> str:
 NUMBERS: dict[str, Callable[..., str]] = {
     one.__name__.replace("_", "-"): one
     for one in (
-        solved, solved_at, paid, opened, levels, budget, greedy, finals, reached, shortest, lead, in_epoch,
+        solved, solved_at, paid, opened, levels, budget, greedy, ended, finals, reached, shortest, lead, in_epoch,
         failed, got_there, speed, seeds, value, took, bench_numbers.bench, bench_numbers.bench_ratio,
         bench_numbers.bench_more, bench_numbers.bench_target, bench_numbers.calibration,
         bench_numbers.as_of, reach_numbers.reach, reach_numbers.reach_targets, reach_numbers.reach_ends,
