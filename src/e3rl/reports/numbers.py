@@ -103,7 +103,7 @@ def greedy(
 
 def ended(evidence: Evidence, experiment: str) -> str:
     """After how many episodes exploration ended, by the seeds where it was sooner and later."""
-    return ends((one["explored"] for one in about(evidence, experiment)["exploit"]), 0)
+    return ends((float(one["explored"]) for one in about(evidence, experiment)["exploit"]), 0)
 
 
 def finals(evidence: Evidence, what: str, which: str, *experiments: str) -> str:
