@@ -228,7 +228,7 @@ PARTS: dict[str, Callable[[Evidence], Lines]] = {
     "peers": peers,
     "stopping": lambda evidence: _folder_of(evidence, "stopping/h10", stopping.table),
     "stopping, fresh": lambda evidence: _folder_of(
-        evidence, "stopping/h10", lambda folder: stopping.table(folder / "fresh")
+        evidence, "stopping/h10", lambda folder: stopping.table(folder / "fresh", folder / "fresh/more")
     ),
     "confirmed locks": lambda evidence: _folder_of(
         evidence, "stopping/h10", lambda folder: stopping.table(folder.parent / CONFIRM / folder.name)

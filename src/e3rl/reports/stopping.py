@@ -17,9 +17,11 @@ HEAD = (
 )
 
 
-def table(folder: Path) -> str:
-    """A row for every lock and reward, as Markdown."""
-    results = sorted(results_in(folder, "stopping"), key=_order)
+def table(folder: Path, *more: Path) -> str:
+    """A row for every lock and reward, as Markdown, of one folder or several."""
+    results = sorted(
+        (found for each in (folder, *more) for found in results_in(each, "stopping")), key=_order
+    )
     if not results:
         raise UserError(f"{folder} holds no results of stopping experiments")
     return "\n".join([HEAD, *(line for result in results for line in _lines(result))])
