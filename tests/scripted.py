@@ -1,5 +1,6 @@
 """An agent without networks, for tests of what all agents share: seeds and folders, saving, loading, the clock."""
 
+import os
 import time
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,6 +13,9 @@ from e3rl.runs.agent import AbstractAgent, AbstractProgram
 from e3rl.runs.settings import Settings, setting
 from e3rl.types import UserError
 
+PAUSE = "E3RL_TEST_PAUSE"
+"""The variable that says how many seconds an episode takes."""
+
 
 @dataclass(frozen=True)
 class EchoConfig(Settings):
@@ -19,7 +23,6 @@ class EchoConfig(Settings):
     offset: int = setting(0, "Added to every action")
     together: bool = setting(True, "Whether seeds share a program")
     fails: int = setting(0, "The seed whose training ends in an error, unless 0")
-    pause: float = setting(0.0, "Seconds that an episode takes")
 
 
 class EchoProgram(AbstractProgram):
@@ -43,7 +46,7 @@ class EchoProgram(AbstractProgram):
         with record:
             for t in range(begin, self.config.episodes):
                 returns = self.returns(t)
-                time.sleep(self.config.pause)
+                time.sleep(float(os.environ.get(PAUSE, "0")))
                 for lane in range(len(self.seeds)):
                     record.add(lane, "train", float(returns[lane]), 2, 2 * (t + 1))
                 total = total + jnp.asarray(returns)

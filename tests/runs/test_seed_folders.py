@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from e3rl.runs.checkpoint import commit_file
+from e3rl.runs.checkpoint import commit_file, staged
 from e3rl.runs.folder import RunFolder, write_json
 from e3rl.runs.seed_folders import left_apart, refuse_mixture, seed_folders, what_is_kept
 from e3rl.types import UserError
@@ -45,6 +45,10 @@ def test_seeds_that_were_trained_together_are_at_the_same_epoch(tmp_path):
     saved(folders[1].path, 2)
     assert not left_apart(folders)
     saved(folders[1].path, 3)
+    assert left_apart(folders)
+    folders[0].stage_checkpoint({"weight": np.zeros(2)}, epoch=3)
+    assert not left_apart(folders)  # a kill came before the last of them was committed
+    staged(folders[0].state).write_bytes(b"torn")
     assert left_apart(folders)
 
 

@@ -9,13 +9,12 @@ import sys
 import time
 import warnings
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import jax
 import pytest
-from scripted import Echo, EchoConfig, EchoProgram
+from scripted import PAUSE, Echo, EchoConfig, EchoProgram
 from tiny import LOCK, OPTIONS
 
 import e3rl
@@ -26,13 +25,13 @@ from e3rl.runs.folder import RunFolder, read_json, read_metrics
 from e3rl.runs.lock import FolderLock
 from e3rl.runs.processors import processors
 from e3rl.runs.progress import Progress, nobody
-from e3rl.runs.seeds_in_processes import train_in_processes, workers_for
+from e3rl.runs.seeds_in_processes import processors_each, room_for, train_in_processes
 from e3rl.runs.train import train
 from e3rl.types import UserError
 
 SEEDS = (3, 4, 5)
 CONFIG = EchoConfig()
-FAST, SLOW = EchoConfig(episodes=16), EchoConfig(episodes=16, pause=0.06)
+LONG = EchoConfig(episodes=40)
 
 
 def run(out, seeds=SEEDS, env=LOCK, options=OPTIONS, config=CONFIG, **more):
@@ -83,6 +82,12 @@ def once_under_way(out, then):
     return watch
 
 
+def slowly(patch):
+    """From now on there is time for something to happen to processes."""
+    patch.setenv(PAUSE, "0.2")
+    patch.setenv("E3RL_CHECKPOINT_SECONDS", "0")
+
+
 def interrupt():
     raise KeyboardInterrupt
 
@@ -92,9 +97,9 @@ def cut(tmp_path_factory):
     """A run that was interrupted, and by what."""
     out = tmp_path_factory.mktemp("cut") / "runs"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("E3RL_CHECKPOINT_SECONDS", "0")
+        slowly(patch)
         with pytest.raises(KeyboardInterrupt) as raised:
-            run(out, config=SLOW, watch=once_under_way(out, interrupt))
+            run(out, config=LONG, watch=once_under_way(out, interrupt))
     return out, raised.value
 
 
@@ -104,7 +109,7 @@ def test_an_interruption_saves_what_is_under_way_and_begins_nothing_more(cut):
     assert sorted(path.name for path in out.iterdir()) == ["seed3", "seed4"]
     assert not multiprocessing.active_children()
     for folder in map(RunFolder, out.iterdir()):
-        assert 0 < folder.epoch < SLOW.episodes
+        assert 0 < folder.epoch < LONG.episodes
         assert not (folder.path / ".lock").exists()
 
 
@@ -113,33 +118,32 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(apart, cut, tmp_path):
     """In processes or not."""
     shutil.copytree(cut[0], tmp_path / "cut")
     said = []
-    train(Echo, LOCK, OPTIONS, SLOW, SEEDS, tmp_path / "cut", resume=True, say=said.append, apart=apart)
+    train(Echo, LOCK, OPTIONS, LONG, SEEDS, tmp_path / "cut", resume=True, say=said.append, apart=apart)
     assert said == [f"there is no run to resume in {tmp_path / 'cut' / 'seed5'}: a new one begins"]
     for seed in SEEDS:
-        train(Echo, LOCK, OPTIONS, FAST, [seed], tmp_path / "alone" / f"seed{seed}")
+        train(Echo, LOCK, OPTIONS, LONG, [seed], tmp_path / "alone" / f"seed{seed}")
     assert_same(tmp_path / "cut", tmp_path / "alone")
 
 
 def test_an_error_at_one_seed_ends_the_others_as_an_interruption_does(tmp_path):
-    config = EchoConfig(episodes=16, pause=0.05, fails=3)
+    config = EchoConfig(episodes=16, fails=3)
     with pytest.raises(UserError) as raised:
         run(tmp_path, config=config, env="CartPole-v1", options={})
     assert str(raised.value) == "broken"
     assert "in learn" in "".join(raised.value.__notes__)  # where it was, for --debug
     assert RunFolder(tmp_path / "seed3").epoch == 16
-    assert not (tmp_path / "seed4" / ".lock").exists()
-    assert not (tmp_path / "seed5").exists()
+    assert not list(tmp_path.rglob(".lock"))
 
 
 def test_a_worker_that_is_killed_is_one_line_and_the_others_are_saved(tmp_path, monkeypatch):
-    monkeypatch.setenv("E3RL_CHECKPOINT_SECONDS", "0")
+    slowly(monkeypatch)
 
     def kill():
         os.kill(int((tmp_path / "seed3" / ".lock").read_text().split()[0]), signal.SIGKILL)
 
     words = r"a process that was at seed 3 has ended \(signal SIGKILL, as when memory runs out\); --resume goes on"
     with pytest.raises(UserError, match=words):
-        run(tmp_path, config=SLOW, watch=once_under_way(tmp_path, kill))
+        run(tmp_path, config=LONG, watch=once_under_way(tmp_path, kill))
     assert not (tmp_path / "seed4" / ".lock").exists()
     assert not multiprocessing.active_children()
 
@@ -176,11 +180,15 @@ def test_one_seed_or_copies_in_processes_need_no_workers(tmp_path, monkeypatch):
     run(tmp_path / "async", env="CartPole-v1", options={}, asynchronous=True)
 
 
+def test_each_seed_has_as_many_processors_as_another(monkeypatch):
+    monkeypatch.setattr(seeds_in_processes, "processors", lambda: [4, 5, 6, 7, 8])
+    wanted = {1: [{4, 5, 6, 7, 8}], 2: [{4, 6}, {5, 7}], 3: [{4}, {5}, {6}], 9: [{4}, {5}, {6}, {7}, {8}]}
+    assert {seeds: processors_each(seeds) for seeds in wanted} == wanted
+
+
 def test_as_many_workers_as_there_is_room_for(monkeypatch):
     monkeypatch.setattr(seeds_in_processes, "available", lambda: 4e9)
-    assert workers_for(1, lambda: pytest.fail("not asked")) == 1
-    assert [workers_for(seeds, lambda: 0.0) for seeds in (2, 3)] == [2, 2]
-    assert [workers_for(3, partial(float, memory)) for memory in (1.2e9, 1.4e9, 9e9)] == [2, 1, 1]
+    assert [room_for(memory) for memory in (0.0, 1.2e9, 1.4e9, 9e9)] == [5, 2, 1, 1]
 
 
 def look(number, watch, say):
@@ -193,15 +201,13 @@ def look(number, watch, say):
 
 
 def test_workers_are_on_their_own_processors_and_know_what_jax_was_told():
-    said = []
+    said, own = [], set(processors()[-1:])
     with pytest.warns(UserWarning, match="mind the gap"):
-        found = train_in_processes(look, {0: 10, 5: 15}, 1, nobody, said.append)
+        found = train_in_processes(look, {0: 10, 5: 15}, [own], nobody, said.append)
     assert list(found) == [0, 5]
     assert found[0] == found[5]  # by the same worker
     assert found[0]["pid"] != os.getpid()
-    assert found[0]["processors"] is None or found[0]["processors"] == sorted(
-        set(seeds_in_processes.processors())
-    )
+    assert found[0]["processors"] in (None, sorted(own))
     assert found[0]["promotion"] == jax.config.jax_numpy_dtype_promotion == "strict"
     assert said == ["seed 10: hello", "seed 15: hello"]
 
@@ -238,7 +244,7 @@ def test_errors_arrive_as_what_they_are_where_they_can(error, sent):
 
 ORPHANED = """
 import sys
-from scripted import Echo, EchoConfig, EchoProgram
+from scripted import PAUSE, Echo, EchoConfig, EchoProgram
 from e3rl.runs import seeds_in_processes
 from e3rl.runs.train import train
 from pathlib import Path
@@ -246,7 +252,7 @@ from tiny import LOCK, OPTIONS
 
 seeds_in_processes.processors = lambda: [0, 0]
 seeds_in_processes.bound_to = __import__("contextlib").nullcontext
-train(Echo, LOCK, OPTIONS, EchoConfig(episodes=99, pause=0.1), [3, 4], Path(sys.argv[1]), apart=True)
+train(Echo, LOCK, OPTIONS, EchoConfig(episodes=99), [3, 4], Path(sys.argv[1]), apart=True)
 """
 
 
@@ -254,7 +260,7 @@ def test_workers_die_with_their_parent_and_hold_no_folder(tmp_path):
     paths = [str(Path(e3rl.__file__).parents[1]), str(Path(__file__).parents[1])]
     process = subprocess.Popen(
         [sys.executable, "-c", ORPHANED, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), PAUSE: "0.1"},
     )
     locks = [tmp_path / f"seed{seed}" / ".lock" for seed in (3, 4)]
     wait_until(lambda: all(lock.exists() and lock.read_text() for lock in locks))

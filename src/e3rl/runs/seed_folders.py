@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from e3rl.runs.checkpoint import load_arrays, staged
 from e3rl.runs.folder import RunFolder, visible
 from e3rl.types import UserError
 
@@ -41,5 +43,13 @@ def what_is_kept(folders: Sequence[RunFolder]) -> str:
 
 
 def left_apart(folders: Sequence[RunFolder]) -> bool:
-    """Whether seeds are not all at the same epoch, as when each was trained by itself."""
-    return len({(folder.is_finished, folder.epoch) for folder in folders}) > 1
+    """Whether there is no epoch from which all seeds could go on together, as when each was trained by itself."""
+    return not set.intersection(*map(_epochs, folders))
+
+
+def _epochs(folder: RunFolder) -> set[int]:
+    """Of its checkpoint, and of one that only waits to be committed."""
+    found = {folder.epoch}
+    with suppress(UserError):  # none, or a torn one
+        found.add(int(load_arrays(staged(folder.state))[1].get("epoch", 0)))
+    return found

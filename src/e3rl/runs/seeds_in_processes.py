@@ -60,24 +60,31 @@ class Word(Enum):
     GONE = "nothing, and never will again"
 
 
-def workers_for(seeds: int, memory: Callable[[], float]) -> int:
-    """As many as there are seeds and processors, and room for the bytes that each needs to train; one at least."""
-    most = min(seeds, len(processors()))
-    return most if most < 2 else max(1, min(most, int(available() / (OWN_MEMORY + memory()))))
+def processors_each(seeds: int) -> list[set[int]]:
+    """Processors for as many workers as there can be use for. Each has as many as another, whatever is left to do: how
+    many there are may change how a program rounds."""
+    here = processors()
+    workers = min(seeds, len(here))
+    return [set(sorted(own)[: len(here) // workers]) for own in shares(here, workers)]
+
+
+def room_for(memory: float) -> int:
+    """How many workers fit that need so many bytes each to train; one at least."""
+    return max(1, int(available() / (OWN_MEMORY + memory)))
 
 
 def train_in_processes(
-    work: Work, seeds: Mapping[int, int], workers: int, watch: Watcher, say: Say
+    work: Work, seeds: Mapping[int, int], owned: Sequence[set[int]], watch: Watcher, say: Say
 ) -> dict[int, Any]:
-    """What `work` returns for each of the seeds, by number. An interruption here, or an error at one of them, ends all
-    that are under way, each as an interruption ends it."""
+    """What `work` returns for each of the seeds, by number; at most a worker for each of the sets of processors. An
+    interruption here, or an error at one of them, ends all that are under way, each as an interruption ends it."""
     todo = iter(seeds)
     found: dict[int, Any] = {}
     merged = MergedProgress(len(seeds))
     crew: list[_Worker] = []
     try:
         with undisturbed(), held_back():
-            for own in shares(processors(), workers):
+            for own in owned[: len(seeds)]:
                 crew.append(_Worker(work, own))
         while len(found) < len(seeds):
             for worker in _speaking(crew):
@@ -108,7 +115,7 @@ def train_in_processes(
         raise
     finally:
         for worker in crew:
-            worker.end(PATIENCE if len(found) == len(seeds) else 0.0)
+            worker.end()
     return found
 
 
@@ -142,8 +149,9 @@ class _Worker:
         with suppress(OSError):  # it is gone, as we shall hear
             self.pipe.send(order)
 
-    def end(self, patience: float) -> None:
-        self.process.join(patience)
+    def end(self) -> None:
+        """Whoever is not leaving has said his last word, or had none to say yet."""
+        self.process.join(PATIENCE if self.leaves else 0.0)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()

@@ -18,7 +18,7 @@ from e3rl.runs.progress import Watcher, nobody
 from e3rl.runs.record import Record, seconds_between
 from e3rl.runs.renamed import current_names
 from e3rl.runs.seed_folders import left_apart, refuse_mixture, what_is_kept
-from e3rl.runs.seeds_in_processes import Say, train_in_processes, workers_for
+from e3rl.runs.seeds_in_processes import Say, processors_each, room_for, train_in_processes
 from e3rl.signals import noted
 from e3rl.types import UserError
 
@@ -51,6 +51,13 @@ class Runs:
             return False
         folder.check(self.about(i), self.resume)
         return True
+
+    def left(self) -> list[int]:
+        """Those that are not finished; an error where there is something else in the folder of any."""
+        found = [i for i in range(len(self.seeds)) if not self.is_finished(i)]
+        for i in found:
+            RunFolder(self.paths[i]).may_begin(self.about(i), self.resume)
+        return found
 
     def summary(self, i: int) -> dict[str, Any]:
         """That of one which is finished."""
@@ -141,10 +148,13 @@ def train(
         for line in lines:
             say(line)
         runs = Runs(agent, env, options, settings, seeds, paths, resume, asynchronous, heir, log)
-        workers = _workers(runs, first) if apart else 1
-        if workers > 1:
-            opened_now.close()
-            return paths, _in_processes(runs, workers, watch, say)
+        if apart and not asynchronous and jax.default_backend() == "cpu":
+            owned = processors_each(len(seeds))
+            if len(owned) > 1:
+                agent.refuse_too_large(first, settings)
+                memory = sum(agent.memory(first, settings, 1, computing=False).values(), start=0.0)
+                opened_now.close()
+                return paths, _in_processes(runs, owned[: room_for(memory)], watch, say)
         size = len(seeds) if _share_a_program(runs, first) else 1
         agent.refuse_too_large(first, settings, size)
         summaries: list[dict[str, Any]] = []
@@ -164,33 +174,23 @@ def _share_a_program(runs: Runs, first: Opened) -> bool:
     of their own go on as they are."""
     if first.functional is None or not runs.agent.share_a_program(runs.settings):
         return False
-    return not (
-        runs.resume and jax.default_backend() == "cpu" and left_apart(list(map(RunFolder, runs.paths)))
-    )
+    if not runs.resume or len(runs.seeds) == 1 or jax.default_backend() != "cpu":
+        return True
+    runs.left()
+    return not left_apart(list(map(RunFolder, runs.paths)))
 
 
-def _workers(runs: Runs, first: Opened) -> int:
-    """How many processes are to train them: on a CPU as many as there is room for. Elsewhere one program is best."""
-    if jax.default_backend() != "cpu" or runs.asynchronous:
-        return 1
-    left = sum(not runs.is_finished(i) for i in range(len(runs.seeds)))
-    runs.agent.refuse_too_large(first, runs.settings)
-    return workers_for(
-        left, lambda: sum(runs.agent.memory(first, runs.settings, 1, computing=False).values())
-    )
-
-
-def _in_processes(runs: Runs, workers: int, watch: Watcher, say: Say) -> list[dict[str, Any]]:
-    """Train those that are not finished; what stands in the way of any is found before one begins."""
-    left = [i for i in range(len(runs.seeds)) if not runs.is_finished(i)]
-    for i in left:
-        folder = RunFolder(runs.paths[i])
-        if not folder.may_begin(runs.about(i), runs.resume) and folder.state.exists():
+def _in_processes(runs: Runs, owned: Sequence[set[int]], watch: Watcher, say: Say) -> list[dict[str, Any]]:
+    """Train those that are not finished, a process for each set of processors. What stands in the way of any is found
+    before one begins."""
+    left = runs.left()
+    for folder in (RunFolder(runs.paths[i]) for i in left):
+        if folder.state.exists():
             folder.keep_rows(folder.about_checkpoint()["rows"])
     seconds_between()
     for line in runs.what_resuming_does(left):
         say(line)
-    new = train_in_processes(runs.train_one, {i: runs.seeds[i] for i in left}, workers, watch, say)
+    new = train_in_processes(runs.train_one, {i: runs.seeds[i] for i in left}, owned, watch, say)
     return [new[i] if i in new else runs.summary(i) for i in range(len(runs.seeds))]
 
 
