@@ -1,7 +1,8 @@
 """What somebody waits for who has just installed e3rl: whole runs of the command, as a process each, on all CPUs.
 
 Cold runs have no compiled programs to take from a cache, warm ones those of the cold run before. Seeds that run side by
-side are timed warm, and by how many times sooner they are there than by a command for each, one after the other.
+side are timed warm: by how many times sooner they are there than by a command for each, one after the other, and than
+by the same command on one CPU.
 """
 
 import os
@@ -27,7 +28,9 @@ QUICK = {"runs": {}, "seeds": {}}
 """A cold run alone would take half of its time."""
 
 
-def waited(words: str, cache: Path, seeds: int = 1, seed: int = CONFIG["seed"]) -> dict:
+def waited(
+    words: str, cache: Path, seeds: int = 1, seed: int = CONFIG["seed"], cpus: int = os.cpu_count() or 1
+) -> dict:
     """A run of the command: seconds to its first and its last word about episodes, and how many these were."""
     with tempfile.TemporaryDirectory() as folder:
         out, first = Path(folder) / "run", 0.0
@@ -40,7 +43,7 @@ def waited(words: str, cache: Path, seeds: int = 1, seed: int = CONFIG["seed"]) 
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            preexec_fn=on_all_cpus,
+            preexec_fn=lambda: bind(cpus),
         ) as run:
             for line in run.stdout:
                 if line.startswith("explore:") and not first:
@@ -52,9 +55,10 @@ def waited(words: str, cache: Path, seeds: int = 1, seed: int = CONFIG["seed"]) 
     return {"took": took, "first": first, "episodes": episodes}
 
 
-def on_all_cpus() -> None:
+def bind(cpus: int) -> None:
+    """This process to the first so many CPUs, whatever it was bound to before."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        os.sched_setaffinity(0, range(cpus))
 
 
 def row(name: str, run: dict, **more: float) -> dict:
@@ -77,4 +81,6 @@ def timed() -> Iterator[dict]:
                 others = range(CONFIG["seed"] + 1, CONFIG["seed"] + seeds)
                 in_turn = warm["took"] + sum(waited(words, Path(cache), seed=seed)["took"] for seed in others)
                 run = waited(words, Path(cache), seeds)
-                yield row(f"{name}/seeds/x{seeds}", run, sooner=in_turn / run["took"])
+                alone = waited(words, Path(cache), seeds, cpus=1)["took"]
+                more = {"sooner": in_turn / run["took"], "over_one_cpu": alone / run["took"]}
+                yield row(f"{name}/seeds/x{seeds}", run, **more)

@@ -1,5 +1,7 @@
 """An agent without networks, for tests of what all agents share: seeds and folders, saving, loading, the clock."""
 
+import os
+import time
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,12 +13,16 @@ from e3rl.runs.agent import AbstractAgent, AbstractProgram
 from e3rl.runs.settings import Settings, setting
 from e3rl.types import UserError
 
+PAUSE = "E3RL_TEST_PAUSE"
+"""The variable that says how many seconds an episode takes."""
+
 
 @dataclass(frozen=True)
 class EchoConfig(Settings):
     episodes: int = setting(4, "Episodes of training", at_least=1)
     offset: int = setting(0, "Added to every action")
     together: bool = setting(True, "Whether seeds share a program")
+    fails: int = setting(0, "The seed whose training ends in an error, unless 0")
 
 
 class EchoProgram(AbstractProgram):
@@ -24,8 +30,6 @@ class EchoProgram(AbstractProgram):
 
     events: ClassVar[list[str]] = []
     """What programs did, of all of them."""
-    fails: ClassVar[set[int]] = set()
-    """Seeds whose training ends in an error."""
 
     def __init__(self, opened, config, seeds, asynchronous):
         self.config, self.seeds = config, list(seeds)
@@ -42,12 +46,13 @@ class EchoProgram(AbstractProgram):
         with record:
             for t in range(begin, self.config.episodes):
                 returns = self.returns(t)
+                time.sleep(float(os.environ.get(PAUSE, "0")))
                 for lane in range(len(self.seeds)):
                     record.add(lane, "train", float(returns[lane]), 2, 2 * (t + 1))
                 total = total + jnp.asarray(returns)
                 record.say("train", t + 1, self.config.episodes)
                 record.hold(t + 1, {"total": total})
-            if self.fails & set(self.seeds):
+            if self.config.fails and self.config.fails in self.seeds:
                 raise UserError("broken")
             record.save()
             played = self.evaluate(None, 3)

@@ -126,6 +126,38 @@ def disturbed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Processes that are started inside are not reached by signals that end a run, until they call
+    `left_to_the_parent`."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
+    try:
+        resource_tracker.ensure_running()  # a process too; starting it lets some of them in again
+        signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def left_to_the_parent(told: Callable[[], bool] = lambda: False) -> None:
+    """In a process that was started in `held_back`: signals come to all processes of a terminal or a job, and the
+    parent heeds them. Here they are, once that one has `told` this one to end."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if told():
+            _heed(number, frame)
+
+    for number in HEEDED:
+        signal.signal(number, handle)  # unlike SIG_IGN, not passed on to what the environment starts
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+
+
+@contextlib.contextmanager
 def noted(what: Callable[[], str]) -> Iterator[None]:
     """An interruption from inside about which nothing has been said says `what()`."""
     try:

@@ -19,7 +19,9 @@ from tiny import CHANGES
 
 from e3rl import cli
 from e3rl.experiments import agents
+from e3rl.runs import seeds_in_processes
 from e3rl.runs.folder import COLUMNS, RunFolder, read_metrics
+from e3rl.runs.processors import processors
 
 LOCK = ["lock", "--horizon", "3", "--antishaped", "--env", "noise_bits=1", "--seed", "3", "--seeds", "2"]
 SET = ["--set", *(f"{path}={value}" for path, value in CHANGES.items())]
@@ -38,6 +40,7 @@ def told(tmp_path_factory):
         lines = {"stdout": [], "stderr": []}
         for stream, kept in lines.items():
             patch.setattr(sys, stream, Lines(kept))
+        patch.setattr(seeds_in_processes, "processors", lambda: (processors() * 2)[:2])
         assert train(out) == 0
     return out, lines
 
@@ -94,8 +97,9 @@ def test_train_prints_its_verdicts_and_draws_its_picture(told):
         "e3rl/CombinationLock-v0: 4 bits, episodes of 3 steps → neural-e3; force another with --algo\n"
     )
     assert "compiling" in said
-    assert "explore: episode 7/7" in said
-    assert "exploit: episode 12/12" in said
+    assert "explore: episode 14/14" in said
+    assert "exploit: episode 24/24" in said
+    assert said.count("compiling") == said.count("programs") == 1  # not by every process
     assert sorted(path.name for path in out.iterdir()) == ["learning.png", *SEEDS]
 
 
@@ -279,7 +283,9 @@ def test_resuming_a_damaged_run_is_one_line_and_changes_nothing(trained, tmp_pat
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_an_unfinished_run_is_not_evaluated_and_resumes_exactly(trained, tmp_path, capsys):
+def test_an_unfinished_run_is_not_evaluated_and_resumes_exactly(trained, tmp_path, monkeypatch, capsys):
+    """Here in one program, where there is one processor."""
+    monkeypatch.setattr(seeds_in_processes, "processors", lambda: processors()[:1])
     folder = unfinished(trained, tmp_path)
     assert cli.main(["evaluate", str(folder.path)]) == 2
     one_line(capsys, "has no trained policy yet: finish the run with --resume first")
@@ -290,8 +296,10 @@ def test_an_unfinished_run_is_not_evaluated_and_resumes_exactly(trained, tmp_pat
 KILLED = """
 import os, signal, sys
 from e3rl.cli import main
+from e3rl.runs import seeds_in_processes
 from e3rl.runs.record import Record
 
+seeds_in_processes.processors = lambda: [0]
 hold = Record.hold
 
 def killed(self, epoch, state, abouts=()):
@@ -307,7 +315,7 @@ main(sys.argv[1:])
 
 
 def test_a_run_killed_by_the_system_resumes_to_the_same_bytes(trained, tmp_path):
-    """Checkpoint after episode 3, SIGKILL after episode 6, the rest in another process."""
+    """Checkpoint after episode 3 of a program of both seeds, SIGKILL after episode 6, the rest in other processes."""
     settings = {
         "JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir),
         # Otherwise it would round differently.

@@ -15,8 +15,9 @@ import pytest
 from e3rl import cli
 from e3rl.experiments import sweep
 from e3rl.experiments.failed import failures_under, forget_failure, note_failure
-from e3rl.experiments.sweep import Task, processors, shares, sweep_here, sweep_in_processes
+from e3rl.experiments.sweep import Task, sweep_here, sweep_in_processes
 from e3rl.experiments.sweep_on_ray import sweep_on_ray, work
+from e3rl.runs.processors import processors
 from e3rl.types import UserError
 
 TASKS = [Task("one", Path("a")), Task("two", Path("b")), Task("three", Path("c"))]
@@ -49,19 +50,6 @@ def test_an_interruption_ends_all_of_it():
 
     with pytest.raises(KeyboardInterrupt):
         sweep_here(TASKS, run, str, print)
-
-
-@pytest.mark.parametrize(
-    ("workers", "wanted"),
-    [
-        (1, [{4, 5, 6, 7}]),
-        (2, [{4, 6}, {5, 7}]),
-        (4, [{4}, {5}, {6}, {7}]),
-        (6, [{4}, {5}, {6}, {7}, {4}, {5}]),
-    ],
-)
-def test_processors_of_their_own(workers, wanted):
-    assert shares([4, 5, 6, 7], workers) == wanted
 
 
 def test_a_task_as_a_command():

@@ -1,4 +1,5 @@
-"""Runs with a process for each copy of the environment: whoever is told to end, the run is saved, in one line."""
+"""Runs with a process for each copy of the environment, or each seed: whoever is told to end, they are saved, in one
+line."""
 
 import os
 import random
@@ -11,24 +12,27 @@ from pathlib import Path
 
 import pytest
 from faults import waiting
-from faults.runs import LIMIT, assert_same, assert_sound, environment
+from faults.runs import LIMIT, assert_same, assert_sound, environment, folders
 
 from e3rl import cli
+from e3rl.runs import seeds_in_processes
 from e3rl.runs.folder import RunFolder
+from e3rl.runs.processors import processors
 
 COMMAND = [sys.executable, "-c", "import faults.waiting; from e3rl.cli import run; run()"]
 RUN = ["train", "faults.waiting:Waiting-v0", "--algo", waiting.Player.algo, "--seed", "203", "--out"]
 SHORT, LONG = (["--set", f"episodes={episodes}"] for episodes in (8, 40))
 TRIALS = int(os.environ.get("E3RL_FAULTS_TRIALS", "5"))
-KEPT = r"saved in .* (after \d+ episodes|by its last checkpoint)"
-SAVED = r"e3rl: ended by {}; " + KEPT + r"; go on with: e3rl train .* --async --resume\n"
+WAYS = {"copies": ["--async"], "seeds": ["--seeds", "3"]}
+KEPT = r"saved in .* (after \d+ episodes|by (its last checkpoint|their last checkpoints))"
+SAVED = r"e3rl: ended by {}; " + KEPT + r"; go on with: e3rl train .* --resume\n"
 EARLY = r"e3rl: ended by {}; (nothing to save yet.*|training had not begun|training is complete, in .*)\n"
 
 
-def start(out, length):
+def start(out, length, way):
     """In a group of its own, as from a terminal."""
     return subprocess.Popen(
-        [*COMMAND, *RUN, str(out), *length, "--async"],
+        [*COMMAND, *RUN, str(out), *length, *WAYS[way]],
         env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 
@@ -65,17 +69,20 @@ def assert_all_gone(group):
 
 
 def wait_for_a_checkpoint(process, out):
-    while process.poll() is None and not RunFolder(out).state.exists():
+    while process.poll() is None and not any(out.rglob("state.safetensors")):
         time.sleep(0.02)
 
 
-def whole(out, length, *more):
-    assert cli.main([*RUN, str(out), *length, *more]) == 0
+def whole(out, length, way, *more):
+    """In this process, where the same is played, or in those of other seeds."""
+    seeds = WAYS[way] if way == "seeds" else []
+    assert cli.main([*RUN, str(out), *length, *seeds, *more]) == 0
 
 
-def test_a_signal_to_all_processes(tmp_path):
-    """Ctrl-C in a terminal reaches those of the copies too, which have nothing to say."""
-    process = start(tmp_path / "cut", SHORT)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_signal_to_all_processes(way, tmp_path, monkeypatch):
+    """Ctrl-C in a terminal reaches those of copies and seeds too, which have nothing to say."""
+    process = start(tmp_path / "cut", SHORT, way)
     wait_for_a_checkpoint(process, tmp_path / "cut")
     os.killpg(process.pid, signal.SIGINT)
     code, said = finish(process)
@@ -85,21 +92,23 @@ def test_a_signal_to_all_processes(tmp_path):
     assert said.count("e3rl:") == 1
     assert_all_gone(process.pid)
     assert_sound(tmp_path / "cut")
-    whole(tmp_path / "cut", SHORT, "--resume")  # in this process, where the same is played
-    whole(tmp_path / "whole", SHORT)
+    monkeypatch.setattr(seeds_in_processes, "processors", lambda: processors()[:1])
+    whole(tmp_path / "cut", SHORT, way, "--resume")
+    whole(tmp_path / "whole", SHORT, way)
     assert_same(tmp_path / "cut", tmp_path / "whole")
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("everyone", [True, False], ids=["group", "parent"])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
-def test_signals_with_processes(name, everyone, tmp_path, tally):
+@pytest.mark.parametrize("way", WAYS)
+def test_signals_with_processes(way, name, everyone, tmp_path, tally):
     """At any time: while the processes start, in the middle of steps, while they end."""
     number, rng = signal.Signals[name], random.Random(f"{name} {everyone}")
-    whole(tmp_path / "whole", LONG)
+    whole(tmp_path / "whole", LONG, way)
     for i in range(TRIALS):
         out = tmp_path / f"cut{i}"
-        process = start(out, LONG)
+        process = start(out, LONG, way)
         while process.poll() is None and len(members(process.pid)) < 2:
             time.sleep(0.01)  # until the first process of its own: imports are another test's
         time.sleep(rng.uniform(0.0, 10.0))
@@ -116,9 +125,10 @@ def test_signals_with_processes(name, everyone, tmp_path, tally):
             tally["finished before" if code == 0 else "killed"] += 1
         else:  # all was done and said: Python was taking itself apart
             assert code in (0, -number), said
-            assert RunFolder(out).is_finished
+            assert folders(out)
+            assert all(RunFolder(path).is_finished for path in folders(out))
             tally["finished before"] += 1
         assert_sound(out)
-        whole(out, LONG, "--resume")
+        whole(out, LONG, way, "--resume")
         assert_same(out, tmp_path / "whole")
         tally["resumed to the same bytes"] += 1

@@ -15,7 +15,7 @@ import e3rl.experiments.agents
 import e3rl.reports.learning
 import e3rl.runs.train  # noqa: F401 - nothing is left to import
 from e3rl import cli
-from e3rl.runs import checkpoint, folder, record
+from e3rl.runs import checkpoint, folder, record, seeds_in_processes
 
 moments = 0
 last = 0
@@ -47,6 +47,9 @@ def live(argv, said):
     cli.leave(code)
 
 
+seeds_in_processes.processors = lambda: [
+    0
+]  # several seeds are one program, all of whose moments are counted here
 os.fsync = counted(os.fsync)
 Path.replace = counted(Path.replace)
 for module, name in (

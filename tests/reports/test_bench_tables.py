@@ -61,6 +61,25 @@ def test_a_new_row_has_its_line():
     ]
 
 
+def test_a_column_of_later_recordings_stands_where_there_is_something_in_it():
+    runs = [bench_row("start/demo/warm", 9.0, first_episode_s=3.0)]
+    seeds = {"first_episode_s": 3.0, "sooner": 1.74}
+    before = evidence("start", [*runs, bench_row("start/demo/seeds/x2", 10.0, **seeds)])
+    assert "\n".join(TABLES["bench start"](before)).splitlines()[:4] == [
+        "| run | first episode | all of it | sooner than in turn |",
+        "|---|---|---|---|",
+        "| demo/warm | 3 s | 9 s |  |",
+        "| demo/seeds/x2 | 3 s | 10 s | 1.7× |",
+    ]
+    now = evidence("start", [*runs, bench_row("start/demo/seeds/x2", 10.0, **seeds, over_one_cpu=1.86)])
+    assert "\n".join(TABLES["bench start"](now)).splitlines()[:4] == [
+        "| run | first episode | all of it | sooner than in turn | sooner than on one CPU |",
+        "|---|---|---|---|---|",
+        "| demo/warm | 3 s | 9 s |  |  |",
+        "| demo/seeds/x2 | 3 s | 10 s | 1.7× | 1.9× |",
+    ]
+
+
 def test_what_was_found_on_the_way_is_said():
     about = {"command": "e3rl bench neural", "config": {"sgemm_gflops": 80.4}, "machine": MACHINE}
     assert recorded(about).endswith("torch 2.13.0), numpy's sgemm at 80 GFLOP/s.")

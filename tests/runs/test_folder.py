@@ -26,8 +26,6 @@ from e3rl.runs.folder import (
     read_json,
     read_metrics,
     refuse_earlier,
-    refuse_mixture,
-    seed_folders,
     write_json,
 )
 from e3rl.runs.lock import FolderLock
@@ -174,13 +172,6 @@ def test_finishing(folder):
     assert folder.is_finished
 
 
-def test_seeds_are_in_the_order_of_their_numbers(tmp_path):
-    for name in ("seed10", "seed9", "seed100", "seed1"):
-        write_json(tmp_path / name / "config.json", {})
-    (tmp_path / "seed2").mkdir()  # nothing began there
-    assert [path.name for path in seed_folders(tmp_path)] == ["seed1", "seed9", "seed10", "seed100"]
-
-
 # What is not ours stays as it is.
 
 
@@ -231,15 +222,6 @@ def test_a_run_that_never_learned_anything_may_be_begun_again_with_other_setting
         assert folder.begin({**ABOUT, "config": {"hidden": hidden}}, resume=False) is False
         folder.lock.release()
     assert read_json(tmp_path / "config.json")["config"] == {"hidden": 9}
-
-
-def test_several_seeds_go_into_a_folder_of_their_own(tmp_path):
-    (tmp_path / "learning.png").write_text("mine")
-    paths = [tmp_path / "seed0", tmp_path / "seed1"]
-    with pytest.raises(UserError, match=r"holds no runs \(learning.png is there\)"):
-        refuse_mixture(tmp_path, paths)
-    write_json(paths[0] / "config.json", ABOUT)
-    refuse_mixture(tmp_path, paths)  # by now the picture is that of these runs
 
 
 # One writer at a time.

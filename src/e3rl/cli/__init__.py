@@ -107,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
         help="other options of the environment",
     )  # fmt: skip
     sub.add_argument("--seed", type=int, default=0, help="the first seed")
-    sub.add_argument("--seeds", type=int, default=1, help="how many seeds to train in one program")
+    sub.add_argument("--seeds", type=int, default=1, help="how many seeds to train, on all processors")
     sub.add_argument(
         "--config",
         default="auto",

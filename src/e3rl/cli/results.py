@@ -36,7 +36,7 @@ def report(args: argparse.Namespace) -> int:
 
 def runs_in(folder: Path) -> list[Path]:
     """The run in a folder, or those of several seeds."""
-    from e3rl.runs.folder import seed_folders
+    from e3rl.runs.seed_folders import seed_folders
 
     return [folder] if (folder / "config.json").exists() else seed_folders(folder)
 

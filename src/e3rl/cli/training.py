@@ -79,6 +79,7 @@ def train(args: argparse.Namespace) -> int:
             say=lambda line: watch.notes.append(f"e3rl: {line}"),
             heir=AGENTS.called(agent.hands_over_to) if agent.hands_over_to else None,
             log=args.log,
+            apart=True,
         )
     with noted(lambda: f"training is complete, in {out}"):
         if args.json:
@@ -196,7 +197,7 @@ def _word(option: tuple[str, Any]) -> str:
 
 def evaluate(args: argparse.Namespace) -> int:
     from e3rl.experiments.agents import load
-    from e3rl.runs.folder import seed_folders
+    from e3rl.runs.seed_folders import seed_folders
 
     folder = args.run_folder
     if not (folder / "config.json").exists() and (seeds := seed_folders(folder)):

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from e3rl.experiments.failed import note_failure
-from e3rl.runs.processors import processors
+from e3rl.runs.processors import bound_to, processors, shares
 
 Say = Callable[[str], None]
 RETRIES = 3
@@ -135,38 +135,24 @@ def _attempt(
 ) -> tuple[int, str]:
     """The exit code of a cell's process and its last words; everything else it says is passed on."""
     last = ""
-    with subprocess.Popen(
-        [sys.executable, "-m", "e3rl.cli", *task.command],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ},  # they may share an accelerator
-    ) as process:
+    with bound_to(own):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "e3rl.cli", *task.command],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ},  # they may share an accelerator
+        )
+    with process:
         running.add(process)
         if stopped.is_set():  # just now, by somebody who has not seen this one
             process.terminate()
-        _pin(process.pid, own)
         for line in process.stderr or ():
             last = line.strip() or last
             if not last.startswith(ONE_LINE):
                 say(last)
         running.discard(process)
     return process.returncode, last
-
-
-def shares(available: Sequence[int], workers: int) -> list[set[int]]:
-    """Processors for every worker: of their own, where there are enough."""
-    if workers >= len(available):
-        return [{available[i % len(available)]} for i in range(workers)]
-    return [set(available[i::workers]) for i in range(workers)]
-
-
-def _pin(process: int, own: set[int]) -> None:
-    if hasattr(os, "sched_setaffinity"):
-        try:
-            os.sched_setaffinity(process, own)
-        except ProcessLookupError:  # it has ended already
-            return
 
 
 def failures(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -105,13 +105,15 @@ def whole_runs(evidence: Evidence) -> Lines:
     rows = rows_of(evidence, "start/")
     if not rows:
         return
-    yield head("run", "first episode", "all of it", "sooner than in turn")
+    gains = {"sooner": "sooner than in turn", "over_one_cpu": "sooner than on one CPU"}
+    gains = {field: title for field, title in gains.items() if any(field in one for one in rows)}
+    yield head("run", "first episode", "all of it", *gains.values())
     for one in rows:
         yield row(
             one["name"].removeprefix("start/"),
             duration(one["first_episode_s"]),
             duration(one["ours_s"]),
-            times(one["sooner"], 1) if "sooner" in one else "",
+            *(times(one[field], 1) if field in one else "" for field in gains),
         )
     yield from _run_of(evidence, "start")
 

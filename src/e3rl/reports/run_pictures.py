@@ -10,7 +10,7 @@ from e3rl.reports.prediction_strip import prediction_strip
 from e3rl.reports.recorded import Recorded, read_run
 from e3rl.reports.saving import save_figure
 from e3rl.reports.search_graph import search_graph
-from e3rl.runs.folder import seed_folders
+from e3rl.runs.seed_folders import seed_folders
 
 PICTURES: dict[str, Callable[[Recorded], Figure | None]] = {
     "phase_plane": phase_plane,

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,12 +82,17 @@ class RunFolder:
             raise
 
     def _begin(self, description: dict[str, Any], resume: bool) -> bool:
-        self.refuse_foreign()  # again: by now everything that is there stays as it is
-        if self.is_fresh():
+        if self.may_begin(description, resume):  # asked again: by now everything that is there stays as it is
             self.restart(description)
-        else:
-            self.check(description, resume)
         return self.state.exists()
+
+    def may_begin(self, description: dict[str, Any], resume: bool) -> bool:
+        """Whether nothing has been learned here yet; an error where there is anything that stands in the way."""
+        self.refuse_foreign()
+        if self.is_fresh():
+            return True
+        self.check(description, resume)
+        return False
 
     def restart(self, description: dict[str, Any]) -> None:
         """Begin at the beginning, whatever rows there were."""
@@ -198,6 +202,11 @@ class RunFolder:
     def about_checkpoint(self) -> dict[str, Any]:
         return load_arrays(self.state)[1]
 
+    @property
+    def epoch(self) -> int:
+        """After which its checkpoint was made; -1 without one."""
+        return int(self.about_checkpoint().get("epoch", 0)) if self.state.exists() else -1
+
     def add_later_rows(self, other: "RunFolder") -> None:
         """The rows of a run that went on after this one."""
         episodes, steps, seconds = self.until()
@@ -254,19 +263,9 @@ def checkpoint_together(folders: Sequence[RunFolder], trees: Sequence[Any], abou
         commit_file(folder.state)
 
 
-def what_is_kept(folders: Sequence[RunFolder]) -> str:
-    """Of runs that were interrupted before their training, or after it."""
-    if all(folder.is_finished for folder in folders):
-        return f"training is complete, in {', '.join(str(folder.path) for folder in folders)}"
-    places = ", ".join(str(folder.path) for folder in folders if folder.state.exists())
-    return f"saved in {places} by its last checkpoint" if places else "nothing to save yet"
-
-
 def complete_checkpoints(folders: Sequence[RunFolder]) -> None:
     """Finish what `checkpoint_together` had begun to commit when it was killed."""
-    epochs = [
-        folder.about_checkpoint().get("epoch", 0) if folder.state.exists() else -1 for folder in folders
-    ]
+    epochs = [folder.epoch for folder in folders]
     for folder, epoch in zip(folders, epochs, strict=True):
         waiting = staged(folder.state)
         if epoch < max(epochs) and waiting.is_file() and load_arrays(waiting)[1].get("epoch") == max(epochs):
@@ -278,33 +277,10 @@ def complete_checkpoints(folders: Sequence[RunFolder]) -> None:
             )
 
 
-def seed_folders(folder: Path) -> list[Path]:
-    """The runs of several seeds, in the order of the seeds."""
-    found = [path.parent for path in folder.glob("seed*/config.json")]
-    return sorted(found, key=lambda path: (len(path.name), path.name))
-
-
 def visible(folder: Path) -> Iterator[str]:
     """What lies in a folder, the files that hide themselves aside."""
     if folder.is_dir():
         yield from sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-
-
-def refuse_mixture(out: Path, paths: Sequence[Path]) -> None:
-    """One folder holds either one run or the folders of several seeds, and nothing else's."""
-    if paths == [out]:
-        if any(out.glob("seed*/config.json")):
-            raise UserError(f"{out} already holds the runs of several seeds: give another --out for one")
-    elif (out / "config.json").exists():
-        raise UserError(f"{out} already holds the run of one seed: give another --out for several")
-    elif not seed_folders(out):
-        others = [name for name in visible(out) if not re.fullmatch(r"seed\d+", name)]
-        if others:
-            raise UserError(
-                f"{out} is not empty and holds no runs ({others[0]} is there): give another --out"
-            )
-    for path in paths:
-        RunFolder(path).refuse_foreign()
 
 
 def refuse_earlier(path: Path, about: dict[str, Any]) -> None:

@@ -41,8 +41,13 @@ def keep_compiled_programs() -> None:
 
 
 def compiled_so_far() -> Counter[str]:
-    """In this process, since programs are kept."""
+    """In this process and those that it counts, since programs are kept."""
     return _counted.copy()
+
+
+def also_compiled(more: Counter[str]) -> None:
+    """By a process that works for this one."""
+    _counted.update(more)
 
 
 def what_became_of_compiling(before: Counter[str]) -> str:

@@ -39,6 +39,10 @@ class Progress(NamedTuple):
     """Whether learning may end by itself before so many episodes."""
     epsilon_hat: float = math.nan
     """How much return may still be missed, by the seed of which most may; nan where nobody knows."""
+    apart: int = 0
+    """How many seeds this is about, where each is trained by itself at its own pace; episodes are then those of all."""
+    done: int = 0
+    """How many of those have come to their end."""
 
 
 Watcher: TypeAlias = Callable[[Progress], None]
@@ -75,16 +79,17 @@ class TimeLeft:
 
 
 def _note(progress: Progress, left: float | None) -> str:
+    seeds = [f"{progress.done} of {progress.apart} seeds done"] if progress.apart else []
     if progress.phase == "training to exploit":
         needed = f"for {progress.what}" if progress.what else "no more episodes needed"
-        return f"{needed}; compiled first, up to a minute"
+        return ", ".join([f"{needed}; compiled first, up to a minute", *seeds])
     told = {"return": progress.mean_return, "disagreement": progress.disagreement}
     words = [f"{name} {value:.2f}" for name, value in told.items() if not math.isnan(value)]
     if math.isfinite(progress.epsilon_hat):
         words.append(f"ε̂ {progress.epsilon_hat:.2g}")
     if left:
         words.append(f"{'at most' if progress.at_most else 'about'} {duration(left)} left")
-    return ", ".join(words) or "no episode has ended yet"
+    return ", ".join([*(words or ["no episode has ended yet"]), *seeds])
 
 
 def _headed(progress: Progress) -> str:

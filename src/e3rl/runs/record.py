@@ -79,7 +79,7 @@ class Record:
         self.env_steps = np.zeros(len(seeds), int)
         self.seconds = 0.0
         """On the clock at the last report, those before an interruption included."""
-        self.every = _seconds_between() if every is None else every
+        self.every = seconds_between() if every is None else every
         """Seconds between two checkpoints; 0 makes one of every state that is held."""
         self._clock = time.perf_counter()
         self._held: _Held | None = None
@@ -286,7 +286,8 @@ def _is_consumed(state: Any) -> bool:
     return any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in jax.tree.leaves(state))
 
 
-def _seconds_between() -> float:
+def seconds_between() -> float:
+    """Two checkpoints, as the variable says."""
     text = os.environ.get("E3RL_CHECKPOINT_SECONDS", "")
     try:
         seconds = float(text or CHECKPOINT_SECONDS)

@@ -1,24 +1,106 @@
 """`e3rl train`: one environment, one agent, one or several seeds, a folder for each."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import jax
 
 from e3rl.envs.opening import Opened, open_environment
 from e3rl.envs.registration import drawn_from_a_seed
 from e3rl.runs.agent import AbstractAgent
-from e3rl.runs.folder import RunFolder, refuse_mixture, what_is_kept
+from e3rl.runs.folder import RunFolder
 from e3rl.runs.handover import HandOver
 from e3rl.runs.logs import open_log
 from e3rl.runs.progress import Watcher, nobody
-from e3rl.runs.record import Record
+from e3rl.runs.record import Record, seconds_between
 from e3rl.runs.renamed import current_names
+from e3rl.runs.seed_folders import left_apart, refuse_mixture, what_is_kept
+from e3rl.runs.seeds_in_processes import Say, processors_each, room_for, train_in_processes
 from e3rl.signals import noted
 from e3rl.types import UserError
 
 MOST_SEEDS = 10_000
 """In one call: each has a folder of its own."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one agent on one environment, all with the same settings, which differ in their seeds."""
+
+    agent: type[AbstractAgent]
+    env: str
+    options: Sequence[dict[str, Any]]
+    settings: Any
+    seeds: Sequence[int]
+    paths: Sequence[Path]
+    resume: bool
+    asynchronous: bool
+    heir: type[AbstractAgent] | None
+    log: str | None
+
+    def about(self, i: int) -> dict[str, Any]:
+        return self.agent.describe(self.env, self.options[i], self.seeds[i], self.settings)
+
+    def is_finished(self, i: int) -> bool:
+        """Whether there is nothing to do but to read its summary."""
+        folder = RunFolder(self.paths[i])
+        if not self.resume or not folder.is_finished:
+            return False
+        folder.check(self.about(i), self.resume)
+        return True
+
+    def left(self) -> list[int]:
+        """Those that are not finished; an error where there is something else in the folder of any."""
+        found = [i for i in range(len(self.seeds)) if not self.is_finished(i)]
+        for i in found:
+            RunFolder(self.paths[i]).may_begin(self.about(i), self.resume)
+        return found
+
+    def summary(self, i: int) -> dict[str, Any]:
+        """That of one which is finished."""
+        found = RunFolder(self.paths[i]).summary()
+        assert found is not None
+        return found
+
+    def what_resuming_does(self, part: Iterable[int]) -> list[str]:
+        lines = [RunFolder(self.paths[i]).what_resuming_does() for i in part if self.resume]
+        return [line for line in lines if line is not None]
+
+    def open(self, i: int) -> Opened:
+        return open_environment(self.env, self.options[i])
+
+    def train(
+        self, part: Sequence[int], environments: Sequence[Opened], watch: Watcher, say: Say
+    ) -> list[dict[str, Any]]:
+        """Some of them in one program; their summaries."""
+        folders = [RunFolder(self.paths[i]) for i in part]
+        abouts = [self.about(i) for i in part]
+        seeds = [self.seeds[i] for i in part]
+        program = self.agent.make_program(environments, self.settings, seeds, self.asynchronous)
+        try:
+            log = None if self.log is None else open_log(self.log)
+            with Record(seeds, folders, abouts, watch, log=log) as record:
+                return program.learn(record, self.resume)[1]
+        except HandOver as reason:
+            if self.heir is None:
+                raise
+            [i] = part
+            say(f"{reason.why} → {self.heir.algo} goes on with all {len(reason.steps.time):,} steps")
+            with closing(self.open(i)) as again:
+                return [go_on(self.heir, reason, again, folders[0], abouts[0], self.resume, watch, self.log)]
+        finally:
+            program.close()
+            for environment in environments:
+                environment.close()
+
+    def train_one(self, i: int, watch: Watcher, say: Say) -> dict[str, Any]:
+        """One by itself; its summary."""
+        with closing(self.open(i)) as opened:
+            [summary] = self.train([i], [opened], watch, say)
+        return summary
 
 
 def train(
@@ -32,16 +114,18 @@ def train(
     watch: Watcher = nobody,
     asynchronous: bool = False,
     changes: Mapping[str, Any] | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    say: Say = lambda line: None,
     heir: type[AbstractAgent] | None = None,
     log: str | None = None,
+    apart: bool = False,
 ) -> tuple[list[Path], list[dict[str, Any]]]:
     """Train every seed, where they can in one program; returns the run folders and their summaries.
 
     `config` and `changes` are what `AbstractAgent.configured` takes; names of earlier versions are understood,
     and `say` hears what they are called now. An environment that is drawn from a seed, as a lock is, is drawn
     from the run's own unless the options name one. Where the agent hands over, the `heir` goes on in a folder of its
-    own within the run's. `log` is what `AbstractAgent.learn` takes.
+    own within the run's. `log` is what `AbstractAgent.learn` takes. With `apart`, seeds on a CPU are trained in
+    processes, as many as there are processors: what is registered or changed in this one alone is not known there.
     """
     if log is not None:
         open_log(log)  # one that cannot be written is refused before anything is opened
@@ -52,8 +136,7 @@ def train(
     options = [
         {"seed": seed, **env_options} if drawn_from_a_seed(env) else dict(env_options) for seed in seeds
     ]
-    folders = [RunFolder(path) for path in paths]
-    with noted(lambda: what_is_kept(folders)), ExitStack() as opened_now:
+    with noted(lambda: what_is_kept(list(map(RunFolder, paths)))), ExitStack() as opened_now:
 
         def opened(i: int) -> Opened:
             return opened_now.enter_context(closing(open_environment(env, options[i])))
@@ -64,45 +147,51 @@ def train(
         settings = agent.configured(first, settings, now)
         for line in lines:
             say(line)
-        about = [agent.describe(env, own, seed, settings) for own, seed in zip(options, seeds, strict=True)]
-        together = first.functional is not None and agent.share_a_program(settings)
-        size = len(seeds) if together else 1
+        runs = Runs(agent, env, options, settings, seeds, paths, resume, asynchronous, heir, log)
+        if apart and not asynchronous and jax.default_backend() == "cpu":
+            owned = processors_each(len(seeds))
+            if len(owned) > 1:
+                agent.refuse_too_large(first, settings)
+                memory = sum(agent.memory(first, settings, 1, computing=False).values(), start=0.0)
+                opened_now.close()
+                return paths, _in_processes(runs, owned[: room_for(memory)], watch, say)
+        size = len(seeds) if _share_a_program(runs, first) else 1
         agent.refuse_too_large(first, settings, size)
         summaries: list[dict[str, Any]] = []
         for start in range(0, len(seeds), size):
             part = range(start, min(start + size, len(seeds)))
-            if resume and all(folders[i].is_finished for i in part):
-                for i in part:
-                    folders[i].check(about[i], resume)
-                    summaries += [summary for summary in [folders[i].summary()] if summary is not None]
+            if all(runs.is_finished(i) for i in part):
+                summaries += [runs.summary(i) for i in part]
                 continue
-            if resume:
-                for line in filter(None, (folders[i].what_resuming_does() for i in part)):
-                    say(line)
-            environments = [first if i == 0 else opened(i) for i in part]
-            program = agent.make_program(environments, settings, [seeds[i] for i in part], asynchronous)
-            try:
-                record = Record(
-                    [seeds[i] for i in part],
-                    [folders[i] for i in part],
-                    [about[i] for i in part],
-                    watch,
-                    log=None if log is None else open_log(log),
-                )
-                with record:
-                    summaries += program.learn(record, resume)[1]
-            except HandOver as reason:
-                if heir is None:
-                    raise
-                [i] = part
-                say(f"{reason.why} → {heir.algo} goes on with all {len(reason.steps.time):,} steps")
-                with closing(open_environment(env, options[i])) as again:
-                    summaries.append(go_on(heir, reason, again, folders[i], about[i], resume, watch, log))
-            finally:
-                program.close()
-                for environment in environments:
-                    environment.close()
+            for line in runs.what_resuming_does(part):
+                say(line)
+            summaries += runs.train(part, [first if i == 0 else opened(i) for i in part], watch, say)
     return paths, summaries
+
+
+def _share_a_program(runs: Runs, first: Opened) -> bool:
+    """Whether all are trained in one. On a CPU that changes nothing for any of them, so those that were left at epochs
+    of their own go on as they are."""
+    if first.functional is None or not runs.agent.share_a_program(runs.settings):
+        return False
+    if not runs.resume or len(runs.seeds) == 1 or jax.default_backend() != "cpu":
+        return True
+    runs.left()
+    return not left_apart(list(map(RunFolder, runs.paths)))
+
+
+def _in_processes(runs: Runs, owned: Sequence[set[int]], watch: Watcher, say: Say) -> list[dict[str, Any]]:
+    """Train those that are not finished, a process for each set of processors. What stands in the way of any is found
+    before one begins."""
+    left = runs.left()
+    for folder in (RunFolder(runs.paths[i]) for i in left):
+        if folder.state.exists():
+            folder.keep_rows(folder.about_checkpoint()["rows"])
+    seconds_between()
+    for line in runs.what_resuming_does(left):
+        say(line)
+    new = train_in_processes(runs.train_one, {i: runs.seeds[i] for i in left}, owned, watch, say)
+    return [new[i] if i in new else runs.summary(i) for i in range(len(runs.seeds))]
 
 
 def go_on(

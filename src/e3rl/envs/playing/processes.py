@@ -1,11 +1,9 @@
 """Copies of a Python environment in processes of their own, through `gymnasium.vector`."""
 
-import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from multiprocessing import resource_tracker
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from gymnasium.vector.async_vector_env import _async_worker
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.blame import RAISED, told
 from e3rl.envs.playing.copy import REPORT, REST, WENT_ON, Copy, Failure, Report, Told
-from e3rl.signals import HEEDED, undisturbed
+from e3rl.signals import held_back, left_to_the_parent, undisturbed
 from e3rl.types import UserError
 
 PATIENCE = 10.0
@@ -57,12 +55,8 @@ class _Line:
 
 
 def _work(index: int, make: Callable[..., Any], pipe: Any, *more: Any) -> None:
-    """What a process does. Signals come to all processes of a terminal or a job, and the one that trains heeds them:
-    it still needs this one's answer."""
-    for number in HEEDED:
-        signal.signal(number, lambda *_: None)  # unlike SIG_IGN, not passed on to what the environment starts
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+    """What a process does. The one that trains heeds signals: it still needs this one's answer."""
+    left_to_the_parent()
     try:
         copy = make()
     except RAISED as error:
@@ -77,7 +71,7 @@ class _Vector(AsyncVectorEnv):
     def __init__(self, makers: Sequence[_Maker]):
         with ExitStack() as self._starting:
             self._starting.enter_context(undisturbed())
-            self._starting.enter_context(_held_back())
+            self._starting.enter_context(held_back())
             # Spawned, because a fork of a process in which JAX has started threads can hang.
             super().__init__(makers, context="spawn", autoreset_mode=AutoresetMode.DISABLED, worker=_work)
 
@@ -102,21 +96,6 @@ class _Vector(AsyncVectorEnv):
                 process.join()
         # Its semaphores are given back with it, also where the interpreter is left at once.
         del self.error_queue
-
-
-@contextmanager
-def _held_back() -> Iterator[None]:
-    """Processes that are started inside are not reached by signals that end a run."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
-    try:
-        resource_tracker.ensure_running()  # a process too; starting it lets some of them in again
-        signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Processes:
