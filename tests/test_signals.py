@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 
 import e3rl
-from e3rl.signals import HEEDED, Stopped, disturbed, heeding, noted, said_about, undisturbed
+from e3rl.signals import (
+    HEEDED,
+    Stopped,
+    disturbed,
+    heeding,
+    held_back,
+    left_to_the_parent,
+    noted,
+    said_about,
+    undisturbed,
+)
 
 
 def send(number=signal.SIGTERM):
@@ -68,6 +78,34 @@ def test_a_stretch_that_may_be_disturbed_after_all():
         send()
         with disturbed():
             pytest.fail("not heeded")
+
+
+def test_a_process_of_another_heeds_signals_once_it_is_told_to():
+    before, told = {number: signal.getsignal(number) for number in HEEDED}, []
+    try:
+        left_to_the_parent(lambda: bool(told))
+        with heeding():
+            for number in HEEDED:
+                send(number)
+            told.append("stop")
+            with pytest.raises(Stopped):  # noqa: PT012
+                send()
+                pytest.fail("not heeded")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_processes_that_are_started_meanwhile_are_not_reached():
+    with held_back():
+        process = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(0.5); print('lives')"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    process.terminate()
+    assert process.communicate()[0] == "lives\n"
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & set(HEEDED)
 
 
 def test_another_thread_hears_nothing_and_minds_nothing():

@@ -45,6 +45,8 @@ SIGNAL_AT_PARENTS_DEATH = 1
 """As prctl(2) calls it."""
 STOP = "stop"
 """In place of a seed's number: leave the one that is under way."""
+NOTHING = -1
+"""In place of the number of the seed that is under way."""
 
 
 class Word(Enum):
@@ -123,9 +125,7 @@ class _Worker:
     """A worker as its parent sees it."""
 
     def __init__(self, work: Work, own: set[int]):
-        context = multiprocessing.get_context(
-            "spawn"
-        )  # a fork of a process in which JAX has threads can hang
+        context = multiprocessing.get_context("spawn")  # where JAX has threads, a fork can hang
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_live, args=(theirs, os.getpid(), _said_to_jax(), work))
         self.at = NOTHING
@@ -146,7 +146,7 @@ class _Worker:
         self.tell(seed)
 
     def tell(self, order: int | str | None) -> None:
-        with suppress(OSError):  # it is gone, as we shall hear
+        with suppress(OSError), undisturbed():  # it may be gone, as we shall hear
             self.pipe.send(order)
 
     def end(self) -> None:
@@ -156,10 +156,6 @@ class _Worker:
             self.process.kill()
             self.process.join()
         self.pipe.close()
-
-
-NOTHING = -1
-"""In place of a seed's number."""
 
 
 def _speaking(crew: Sequence[_Worker]) -> Iterator[_Worker]:
@@ -184,7 +180,7 @@ def _lost(worker: _Worker, seeds: Mapping[int, int]) -> str:
     worker.process.join(PATIENCE)
     code = worker.process.exitcode or 0
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    if code == -signal.SIGKILL:
+    if how.endswith("SIGKILL"):
         how += ", as when memory runs out"
     at = "had not begun" if worker.at == NOTHING else f"was at seed {seeds[worker.at]}"
     return f"a process that {at} has ended ({how}); --resume goes on from what is saved"
