@@ -20,6 +20,7 @@ from tables import (
 )
 
 from e3rl.models.fit import ModelSet
+from e3rl.neural.presets import PRESETS
 from e3rl.planners import exploit_dqn, exploit_value
 from e3rl.planners import value as fitting
 from e3rl.planners.base import Policy
@@ -29,6 +30,7 @@ from e3rl.planners.mcts import TreeSearch
 from e3rl.planners.utility import Mean
 from e3rl.planners.value import ValuePlanner
 from e3rl.replay import Scale
+from e3rl.runs.settings import changed
 from e3rl.types import UserError
 from e3rl.values import imagined
 from e3rl.values.double_dqn import DqnFit
@@ -174,9 +176,10 @@ def test_exploitation_keeps_the_best_snapshot_and_rounds_refine_it(monkeypatch, 
     assert kind.from_models is (kind is ImaginedValue)
 
 
-def test_waiting_for_a_better_snapshot_wants_several():
-    with pytest.raises(UserError, match="wait counts snapshots, of which there is one, got 3"):
-        ImaginedValue(wait=3)
+def test_where_there_is_one_snapshot_nobody_waits():
+    """Who takes one in place of a preset's many need not know that these were waited for."""
+    waiting = changed(PRESETS["e3rl-numbers"], {"exploit.snapshots": 1}).exploit
+    assert (waiting.snapshots, waiting.wait) == (1, 12)
 
 
 @pytest.mark.parametrize(("kind", "fit"), [(ImaginedValue, ValueFit), (OfflineDqn, DqnFit)])

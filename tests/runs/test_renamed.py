@@ -147,13 +147,13 @@ def test_a_recorded_configuration_is_its_preset_and_its_changes(about):
     experiment = {**LOCK_EXPERIMENTS, **DETERMINISTIC_EXPERIMENTS, **STOPPING_EXPERIMENTS}[name]
     preset = PRESETS[experiment.config]  # the lock's was called e3rl before there was a better one
     assert settings["config"] == experiment.config or experiment.config == "e3rl-budgets"
-    budget = {}
+    budget = {"fit.repulsion": settings["repulsion"]} if settings.get("repulsion") else {}
     if "ratios" in settings:
-        budget = {"explore.ratio": max(settings["ratios"])}
+        budget["explore.ratio"] = max(settings["ratios"])
     elif settings.get("ratio"):
-        budget = {"explore.ratio": settings["ratio"]}
+        budget["explore.ratio"] = settings["ratio"]
     elif "budgets" in settings:
-        budget = {"explore.episodes": max(settings["budgets"])}
+        budget["explore.episodes"] = max(settings["budgets"])
         if not settings.get("ends"):
             budget["explore.epsilon_share"] = 0.0
     wanted = changed(preset, {**dict(getattr(experiment, "changes", ())), **budget, **UNUSED.get(name, {})})
