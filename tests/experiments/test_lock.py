@@ -111,7 +111,10 @@ class Scripted:
 
     def explore(self, record, resume, exploit, after_epoch):
         assert (list(record.seeds), resume) == (list(self.seeds), True)
-        assert [folder.path.name for folder in record.folders] == ["standard-seed7", "antishaped-seed7"]
+        half = list(self.seeds)[: len(self.seeds) // 2]
+        assert [folder.path.name for folder in record.folders] == [
+            f"{reward}-seed{seed}" for reward in ("standard", "antishaped") for seed in half
+        ]
         for t, returns in enumerate(self.explored):
             for lane, value in enumerate(returns):
                 record.add(lane, "explore", value, 3, 3 * (t + 1))
@@ -204,6 +207,35 @@ def test_what_is_done_is_not_run_again(tmp_path, monkeypatch):
     assert not is_done("lock/tiny", tmp_path)
     assert run("lock/tiny", tmp_path, said.append) == [{**row, "seconds": ANY} for row in table]
     assert len(made) == 2
+
+
+@pytest.mark.usefixtures("tiny_experiment")
+def test_seeds_that_were_measured_before_are_not_run_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "NeuralProgram", Scripted)
+    first = run("lock/tiny", tmp_path, print, [8])
+    monkeypatch.setattr(Scripted, "greedy", {3: (1.0, 1.0), 6: (2.0, 2.0)})
+    table = run("lock/tiny", tmp_path, print, [7, 8])
+    assert [list(program.seeds) for program in made] == [[8, 8], [7, 7]]
+    assert table[: len(first)] == first
+    assert [(row["seed"], row["return_mean"]) for row in table[len(first) :]] == [
+        (7, 1.0), (7, 1.0), (7, 2.0), (7, 2.0),
+    ]  # fmt: skip
+    assert is_done("lock/tiny", tmp_path, [7, 8])
+    assert is_done("lock/tiny", tmp_path)
+    about = json.loads((tmp_path / "lock-tiny.json").read_text())
+    assert (about["command"], about["settings"]["seeds"]) == ("e3rl reproduce lock/tiny --seeds 7,8", [7, 8])
+    assert about["explore_return_mean"]["standard"] == {"8": pytest.approx(2.0), "7": pytest.approx(2.0)}
+    [earlier] = about["earlier"]
+    assert (earlier["seeds"], earlier["command"]) == ([8], "e3rl reproduce lock/tiny --seeds 8")
+    with (tmp_path / "lock-tiny-exploring.csv").open(newline="") as file:
+        curves = [(row["seed"], row["reward"]) for row in csv.DictReader(file)]
+    assert list(dict.fromkeys(curves)) == [
+        (seed, reward) for seed in ("8", "7") for reward in ("standard", "antishaped")
+    ]
+    monkeypatch.setattr(Scripted, "greedy", {3: (3.0,) * 4, 6: (3.0,) * 4})
+    run("lock/tiny", tmp_path, print, [7, 8, 9])
+    told = json.loads((tmp_path / "lock-tiny.json").read_text())["earlier"]
+    assert [one["seeds"] for one in told] == [[8], [7]]
 
 
 @pytest.mark.usefixtures("tiny_experiment")

@@ -18,6 +18,7 @@ from e3rl.e3 import Epoch
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.spec import spec_of
 from e3rl.experiments.curves import stretches
+from e3rl.experiments.earlier import Earlier, earlier_seeds
 from e3rl.experiments.names import LOCK, settings_name, spread
 from e3rl.experiments.smoke import BUDGET, LEVELS, smaller
 from e3rl.experiments.tables import (
@@ -49,7 +50,10 @@ KINDS: dict[str, Callable[[str], Any]] = {
     "return_mean": float, "optimal_return": float, "solved": truth, "paid_episodes": int, "seconds": float,
 }  # fmt: skip
 COLUMNS = tuple(KINDS)
-EXPLORING = ("experiment", "reward", "seed", "episode", "return_mean")
+CURVE_KINDS: dict[str, Callable[[str], Any]] = {
+    "experiment": str, "reward": str, "seed": int, "episode": int, "return_mean": float,
+}  # fmt: skip
+EXPLORING = tuple(CURVE_KINDS)
 """Of the table of returns while exploring, which lies beside: means of a hundred stretches of episodes."""
 
 
@@ -67,6 +71,11 @@ class LockExperiment:
     """Of an observation; as many as there are levels if nobody says."""
     rewarded_actions: int = 1
     """Of the last level's: one as in the paper's text, or two as in its code."""
+
+    @property
+    def measures(self) -> set[tuple[str, int]]:
+        """What is measured of every seed: rewards and ratios."""
+        return {(reward, ratio) for reward in self.rewards for ratio in self.ratios}
 
     @property
     def about(self) -> str:
@@ -193,10 +202,7 @@ def is_done(name: str, out: Path, seeds: Sequence[int] = (), smoke: bool = False
     """Whether the results of all budgets lie there, made with today's settings."""
     experiment = experiment_of(name, smoke)
     wanted = {
-        (reward, seed, ratio)
-        for reward in experiment.rewards
-        for seed in seeds or experiment.seeds
-        for ratio in experiment.ratios
+        (reward, seed, ratio) for reward, ratio in experiment.measures for seed in seeds or experiment.seeds
     }
     about, rows = kept(table_path(out, name), experiment, config_of(experiment, smoke))
     # Those of earlier versions do not say what was collected while exploring.
@@ -233,9 +239,12 @@ def run(
         say(f"{name}: done before, {table_path(out, name)}")
         forget_runs(out, name)
         return rows
-    if about.get("settings", {}).get("seeds") != list(seeds):
-        rows = []
+    earlier = earlier_seeds(about, rows, experiment.measures, curves_path(out, name), CURVE_KINDS)
+    seeds = tuple(seed for seed in seeds if seed not in earlier.seeds)
     cases = [(reward, seed) for reward in experiment.rewards for seed in seeds]
+    rows = [row for row in rows if row["seed"] not in earlier.seeds]
+    if {(row["reward"], row["seed"]) for row in rows} != set(cases):
+        rows = []
     unusual = {} if experiment.noise_bits is None else {"noise_bits": experiment.noise_bits}
     unusual |= {} if experiment.rewarded_actions == 1 else {"rewarded_actions": experiment.rewarded_actions}
     options: list[dict[str, Any]] = [
@@ -252,7 +261,10 @@ def run(
         [NeuralE3.describe(LOCK, own, own["seed"], config) for own in options],
     )
 
-    told = about_cell(name, experiment, config, seeds, asked, smoke)
+    together = tuple(sorted((*earlier.seeds, *seeds)))
+    unlike = together != experiment.seeds
+    told = about_cell(name, experiment, config, together, together if unlike else (), smoke)
+    told |= {"earlier": earlier.made} if earlier.made else {}
 
     def judge(episodes: int, models: Any, replay: Any) -> None:
         if episodes not in budgets or any(row["episodes"] == episodes for row in rows):
@@ -270,7 +282,7 @@ def run(
                 paid, seconds,
             )  # fmt: skip
             rows.append(dict(zip(COLUMNS, entry, strict=True)))
-        write(out, rows, told, dict(zip(cases, explored, strict=True)))
+        write(out, rows, told, dict(zip(cases, explored, strict=True)), earlier)
         say(f"{name} {budgets[episodes]}H ({episodes} episodes), {seconds:.0f} s: {tally(rows, episodes)}")
 
     whole = config.explore.epochs(experiment.horizon)
@@ -285,7 +297,7 @@ def run(
 
     program.explore(record, True, last, after)
     forget_runs(out, name)
-    return rows
+    return [*earlier.rows, *rows]
 
 
 def tally(rows: list[dict[str, Any]], episodes: int) -> str:
@@ -308,21 +320,27 @@ def smallest_budget(rows: list[dict[str, Any]], reward: str) -> int | float:
     return best
 
 
+def curves_path(out: Path, name: str) -> Path:
+    path = table_path(out, name)
+    return path.with_name(f"{path.stem}-exploring.csv")
+
+
 def write(
     out: Path,
     rows: list[dict[str, Any]],
     about: dict[str, Any],
     explored: dict[tuple[str, int], Float[np.ndarray, " n"]],
+    earlier: Earlier,
 ) -> None:
     """The table, what is said about it, and beside it the returns of exploring, by reward and seed."""
-    rewards, path = about["settings"]["rewards"], table_path(out, about["experiment"])
-    curves = path.with_name(f"{path.stem}-exploring.csv")
+    name, rewards = about["experiment"], about["settings"]["rewards"]
+    curves, rows = curves_path(out, name), [*earlier.rows, *rows]
     points = [
-        (about["experiment"], reward, seed, *point)
+        dict(zip(EXPLORING, (name, reward, seed, *point), strict=True))
         for (reward, seed), returns in explored.items()
         for point in stretches(returns.tolist())
     ]
-    write_rows(curves, EXPLORING, [dict(zip(EXPLORING, point, strict=True)) for point in points])
+    write_rows(curves, EXPLORING, [*earlier.curves, *points])
     more = {
         "smallest_ratio_solving_all_seeds": {
             reward: _finite(smallest_budget(rows, reward)) for reward in rewards
@@ -331,14 +349,13 @@ def write(
             str(episodes): tally(rows, episodes) for episodes in sorted({row["episodes"] for row in rows})
         },
         "explore_return_mean": {
-            reward: {
-                str(seed): round(float(own.mean()), 5) for (of, seed), own in explored.items() if of == reward
-            }
+            reward: earlier.mean_return(reward)
+            | {str(seed): round(float(own.mean()), 5) for (of, seed), own in explored.items() if of == reward}
             for reward in rewards
         },
         "more_tables": [curves.name],
     }
-    write_table(path, COLUMNS, rows, {**about, **more})
+    write_table(table_path(out, name), COLUMNS, rows, {**about, **more})
 
 
 def _finite(value: int | float) -> int | float | None:

@@ -68,13 +68,16 @@ def stored_table(
     """What `write_table` wrote, its rows as they were; None where there is nothing, or half of it after a kill."""
     if not (path.is_file() and path.with_suffix(".json").is_file()):
         return None
-    about = read_json(path.with_suffix(".json"))
+    return read_json(path.with_suffix(".json")), stored_rows(path, kinds)
+
+
+def stored_rows(path: Path, kinds: Mapping[str, Callable[[str], Any]]) -> list[Row]:
+    """What `write_rows` wrote."""
     try:
         with path.open(newline="") as file:
-            rows = [{name: kind(row[name]) for name, kind in kinds.items()} for row in csv.DictReader(file)]
+            return [{name: kind(row[name]) for name, kind in kinds.items()} for row in csv.DictReader(file)]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(f"{path} is damaged: {type(error).__name__}: {error}") from error
-    return about, rows
 
 
 def measured_before(
