@@ -2,8 +2,11 @@
 
 # ruff: noqa: E402 - what follows takes a second, in which somebody may press Ctrl-C
 from e3rl.signals import quiet_start
+from e3rl.starting import collect_rarely, is_command
 
 quiet_start()
+if is_command():
+    collect_rarely()
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,18 +1,19 @@
 """Signals that end a run: Ctrl-C, a scheduler's SIGTERM, a lost terminal's SIGHUP. Each is an exception at a moment at
 which the run can still be saved.
 
-This file needs nothing but the standard library: it is there before the imports that take a second.
+This file and `starting` need nothing but the standard library: they are there before the imports that take a second.
 """
 
 import contextlib
 import gc
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
+
+from e3rl.starting import is_command
 
 HEEDED = [
     number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
@@ -43,9 +44,7 @@ class _State:
 def quiet_start() -> None:
     """Where the `e3rl` command is starting, Ctrl-C is one line from now on, instead of a traceback out of some import,
     until `heeding` takes over. Importing the library into another program changes nothing."""
-    script, module = sys.orig_argv[1:2], sys.orig_argv[1:3]
-    named = [os.path.splitext(os.path.basename(name))[0] for name in script]
-    if (named == ["e3rl"] or module == ["-m", "e3rl.cli"]) and signal.getsignal(signal.SIGINT) in UNHANDLED:
+    if is_command() and signal.getsignal(signal.SIGINT) in UNHANDLED:
         signal.signal(signal.SIGINT, _leave)
 
 

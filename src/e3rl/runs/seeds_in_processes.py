@@ -30,6 +30,7 @@ from e3rl.runs.merged_progress import MergedProgress
 from e3rl.runs.processors import bound_to, processors, shares
 from e3rl.runs.progress import Progress, Watcher
 from e3rl.signals import held_back, left_to_the_parent, undisturbed
+from e3rl.starting import collect_rarely
 from e3rl.types import UserError
 
 Say: TypeAlias = Callable[[str], None]
@@ -210,6 +211,7 @@ def _said_to_jax() -> dict[str, Any]:
 def _live(pipe: Connection, parent: int, said_to_jax: dict[str, Any], work: Work) -> None:
     """All that a worker does."""
     _die_with(parent)
+    collect_rarely()
     own = _Own(pipe)
     left_to_the_parent(lambda: own.told_to_stop)
     threading.Thread(target=own.listen, daemon=True).start()
