@@ -7,10 +7,14 @@ SyncVectorEnv resets a finished copy by itself; its actions are drawn beforehand
 
 `python-env/overhead` is what playing an environment that lives in Python costs beside its own steps: the time of
 `PythonCopies.play` with a plan that costs nothing, less that of Gymnasium's CartPole alone, which is the yardstick too.
+
+`python-env/overlap` is an epoch of graph search in copies of a MountainCar that takes its time over every step, each in
+a process of its own: copies that are done plan while others are on their way, beside copies that wait for each other.
 """
 
 import functools
 import itertools
+import time
 from collections.abc import Callable, Iterator
 
 import equinox as eqx
@@ -25,6 +29,11 @@ from e3rl.envs.base import AbstractEnvironment
 from e3rl.envs.playing.open_loop import Plans
 from e3rl.envs.playing.python_copies import PythonCopies
 from e3rl.envs.registration import ENVIRONMENTS
+from e3rl.neural.compiled_agent import compiled_agent
+from e3rl.neural.presets import PRESETS
+from e3rl.planners.base import Policy
+from e3rl.runs.lanes import seed_keys
+from e3rl.runs.settings import changed
 
 CONFIG = {
     "unit": "seconds per 1e6 environment steps, median of the repeats",
@@ -36,6 +45,7 @@ CONFIG = {
     "gymnasium_steps_per_repeat": 12_800,
     "python_copies": [1, 8],
     "python_episodes": 400,
+    "slow": {"step_s": 0.005, "copies": 8, "time_limit": 200, "config": "e3rl-control"},
     "repeats": 5,
     "seed": 0,
 }
@@ -157,8 +167,52 @@ def python_overhead(env_id: str = "CartPole-v1") -> Iterator[dict]:
         }
 
 
+class Slow(gymnasium.Wrapper):
+    """MountainCar, whose steps take their time without computing."""
+
+    def __init__(self, step_s: float):
+        super().__init__(gymnasium.make("MountainCar-v0"))
+        self.step_s = step_s
+
+    def step(self, action: int) -> tuple:
+        time.sleep(self.step_s)
+        return super().step(action)
+
+
+def slow(step_s: float) -> GymnasiumEnvironment:
+    return GymnasiumEnvironment(Slow(step_s))
+
+
+def python_overlap() -> dict:
+    told = CONFIG["slow"]
+    one, keys = functools.partial(slow, told["step_s"]), seed_keys([CONFIG["seed"]])
+    env = PythonCopies(one(), told["copies"], one, told["time_limit"], asynchronous=True)
+    config = changed(PRESETS[told["config"]], {"explore.per_epoch": told["copies"]})
+    agent, epoch = compiled_agent(env.spec, config), jnp.zeros(1, int)
+    models, value, replay = agent.init(keys)
+    policy, replay, _ = agent.collect(env, Policy(models, value, replay.scale), replay, keys, epoch)
+    policy, _ = agent.plan(agent.update_models(models, replay, keys, epoch)[0], value, replay, keys, epoch)
+
+    def epoch_played(overlapped: bool) -> int:
+        env.asynchronous = overlapped
+        return int(agent.collect(env, policy, replay, keys, epoch + 1)[2].lengths.sum())
+
+    runs = {name: functools.partial(epoch_played, name == "ours") for name in ("ours", "waiting")}
+    times = seconds_per_million(runs, CONFIG["repeats"])
+    env.close()
+    ours, waiting = times["ours"]["median"], times["waiting"]["median"]
+    return {
+        "name": f"envs/python-env/overlap/x{told['copies']}",
+        "ours_s": ours,
+        "yardstick": "copies that wait for each other",
+        "yardstick_s": waiting,
+        "ratio": waiting / ours,
+        "steps_alone_s": 1e6 * told["step_s"] / told["copies"],
+    }
+
+
 def rows() -> list[dict]:
-    table = list(python_overhead())
+    table = [*python_overhead(), python_overlap()]
     for env_id in CONFIG["environments"]:
         env = ENVIRONMENTS[env_id]()
         runs = {f"x{copies}": ours(env, copies) for copies in CONFIG["copies"]}

@@ -40,6 +40,7 @@ SMALLEST = {
     "envs": {
         "copies": [1], "gymnasium_copies": [1], "steps_per_repeat": {"1": 200}, "gymnasium_steps_per_repeat": 20,
         "repeats": 1, "python_episodes": 10, "python_copies": [1, 2],
+        "slow": {"step_s": 0.0, "copies": 2, "time_limit": 3, "config": "e3rl-control"},
     },
     "neural": {
         "transitions": 40, "dqn_updates": 3, "repeats": 1, "growth": {"H": [3], "K": [5], "E": [2], "playouts": [5]},

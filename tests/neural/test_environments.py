@@ -127,9 +127,11 @@ def test_learn_predict_evaluate_save_load(env, tmp_path):
 
 
 @pytest.mark.slow
-def test_copies_in_processes_of_their_own_make_the_same_run(tmp_path):
+@pytest.mark.parametrize("env", ["CartPole-v1", "FrozenLake-v1", "Taxi-v4"])
+def test_copies_in_processes_of_their_own_make_the_same_run(tmp_path, env):
+    """Also where they do not wait for each other: by graph search, tree search, and a graph of states."""
     for asynchronous in (True, False):
-        agent = NeuralE3("CartPole-v1", small("CartPole-v1"), env_options=OPTIONS, asynchronous=asynchronous)
+        agent = NeuralE3(env, small(env), env_options=OPTIONS, asynchronous=asynchronous)
         agent.learn(tmp_path / str(asynchronous))
         agent.close()
     one, other = (

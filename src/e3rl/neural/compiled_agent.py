@@ -76,8 +76,8 @@ class CompiledAgent:
             return self.explore_plans(only, uniform, *now)
 
         key = key_for(keys[0], "collect", t[0])
-        memory = self.one.explore_memory(env.copies)
-        played = self._play(env, plan, memory, key, self.config.explore.per_epoch, before)
+        memory, together = self.one.explore_memory(env.copies), not self.config.planner.searches
+        played = self._play(env, plan, memory, key, self.config.explore.per_epoch, together, before)
         return policy, *self.absorb(policy, replay, played)
 
     def _collect_learning(
@@ -133,7 +133,7 @@ class CompiledAgent:
             uniform = self.one.is_uniform(lane_of(replay), False)
 
         key = key_for(keys[0], "collect", t[0])
-        self._play(env, plan, forgotten, key, 1, before, Lesson(every, learn))
+        self._play(env, plan, forgotten, key, 1, True, before, Lesson(every, learn))
         return policy, replay, functools.reduce(Episodes.and_then, parts)
 
     def exploit_episodes(
@@ -163,8 +163,10 @@ class CompiledAgent:
         self, env: PythonCopies, policy: Policy, key: Key, count: int, before: int = 0
     ) -> Trajectory:
         only = lane_of(policy)
-        memory = self.one.exploit_memory(env.copies)
-        return self._play(env, lambda *now: self.exploit_plans(only, *now), memory, key, count, before)
+        memory, together = self.one.exploit_memory(env.copies), not self.config.exploit.searches
+        return self._play(
+            env, lambda *now: self.exploit_plans(only, *now), memory, key, count, together, before
+        )
 
     def _play(
         self,
@@ -173,20 +175,23 @@ class CompiledAgent:
         memory: Any,
         key: Key,
         count: int,
+        together: bool,
         before: int,
         lesson: Lesson | None = None,
     ) -> Trajectory:
-        """Episodes of an environment in Python, as those of a single lane."""
+        """Episodes of an environment in Python, as those of a single lane. Copies wait for each other `together`, or
+        where their steps are taken in this process anyway."""
         storage = self.one.storage
 
-        def plan_all(key: Key, number: int, obs: np.ndarray, time: np.ndarray, running: np.ndarray) -> Plans:
+        def plan_all(
+            key: Key, episodes: np.ndarray, obs: np.ndarray, time: np.ndarray, wanted: np.ndarray
+        ) -> Plans:
             nonlocal memory
-            keys = _call_keys(key, number, env.copies)
-            plans = plan(keys, obs.astype(storage), time, running, memory)
+            plans = plan(_plan_keys(key, episodes, time), obs.astype(storage), time, wanted, memory)
             memory = plans.memory
             return plans
 
-        return self.one_lane(env.play(plan_all, key, count, before, lesson))
+        return self.one_lane(env.play(plan_all, key, count, before, lesson, together or not env.asynchronous))
 
     def inherit(self, steps: Steps, policy: Policy, replay: Replay) -> tuple[Replay, int]:
         """The replay buffer with another agent's experience in it, and the epochs that this counts for."""
@@ -206,9 +211,10 @@ class CompiledAgent:
         return as_lane(jax.tree.map(jnp.asarray, frames))
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def _call_keys(key: Key, number: Int[Array, ""], copies: int) -> Keys:
-    return jax.random.split(jax.random.fold_in(key, number), copies)
+@jax.jit
+@functools.partial(jax.vmap, in_axes=(None, 0, 0))
+def _plan_keys(key: Key, episode: Int[Array, ""], time: Int[Array, ""]) -> Key:
+    return jax.random.fold_in(jax.random.fold_in(key, episode), time)
 
 
 KEPT = 4

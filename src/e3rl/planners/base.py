@@ -63,6 +63,11 @@ class AbstractPlanner(Settings):
         return self.open_loop
 
     @property
+    def searches(self) -> bool:
+        """Whether a plan takes much longer than calling for it: then only those that are wanted are made."""
+        return self.open_loop
+
+    @property
     def calibrated(self) -> bool:
         """Whether v_explore, or without one the unknown that episodes met (`planners/tried.py`), falls to zero where
         nothing is left to find, so that it can end exploration."""
@@ -160,7 +165,7 @@ class AbstractPlanner(Settings):
             found = self.plan_on(policy, obs, time, key, utility, problem, memory)
             return Plans(found.actions, found.length, found.memory)
 
-        if not self.open_loop:
+        if not self.searches:
             return jax.vmap(one)(keys, obs, time, memory)
         shapes = jax.eval_shape(jax.vmap(one), keys, obs, time, memory)
         nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)

@@ -77,6 +77,10 @@ class TreeSearch(AbstractPlanner):
     def plan_by_plan(self) -> bool:
         return self.reuse
 
+    @property
+    def searches(self) -> bool:
+        return True
+
     def fresh(self, problem: Problem, key: Key) -> QState | None:
         return self.value.fresh(problem, key) if self.leaf == "value" else None
 

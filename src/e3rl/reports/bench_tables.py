@@ -27,6 +27,7 @@ EXTRAS: dict[str, Callable[[Row], str]] = {
     "members in a list": lambda one: times(_over(one, "members_in_a_list_s")),
     "share of sgemm rate": lambda one: _percent(one.get("sgemm_fraction")),
     "bare products": lambda one: duration(one["bare_products_s"]) if "bare_products_s" in one else "",
+    "steps alone": lambda one: duration(one["steps_alone_s"]) if "steps_alone_s" in one else "",
     "peak memory": lambda one: f"{one['peak_gb']:.2f} GB" if "peak_gb" in one else "",
 }
 """Columns that a table has where a row of it has something to say there."""
@@ -194,6 +195,9 @@ TABLES: dict[str, Callable[[Evidence], Lines]] = {
     "bench envs": random_play,
     "bench envs beside Gymnasium": beside_gymnasium,
     "bench envs overhead": lambda evidence: beside(evidence, "a step", "envs/python-env/overhead/"),
+    "bench envs overlap": lambda evidence: beside(
+        evidence, "waiting for each other", "envs/python-env/overlap/"
+    ),
     "bench neural": lambda evidence: beside(
         evidence, "eager PyTorch", "neural/plan/", "neural/fit/", "neural/dqn/"
     ),

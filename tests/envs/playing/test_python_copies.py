@@ -67,12 +67,16 @@ class Walk(gymnasium.Env):
 
 
 def uniform(env, length=1):
+    def one(key, episode, time):
+        key = jax.random.fold_in(jax.random.fold_in(key, episode), time)
+        return jax.random.randint(key, (length,), 0, env.num_actions)
+
     @jax.jit
-    def plan(key, number, obs, time, running):
+    def plan(key, episodes, obs, time, wanted):
         assert obs.shape == (env.copies, *env.encoding.shape)
-        assert time.shape == running.shape == (env.copies,)
-        key, shape = jax.random.fold_in(key, number), (env.copies, length)
-        return jax.random.randint(key, shape, 0, env.num_actions), jax.numpy.full(env.copies, length)
+        assert episodes.shape == time.shape == wanted.shape == (env.copies,)
+        actions = jax.vmap(one, (None, 0, 0))(key, episodes, time)
+        return actions, jax.numpy.full(env.copies, length)
 
     return plan
 
@@ -196,8 +200,8 @@ def test_sequences_are_executed_open_loop_in_rounds():
     env, made = walks({"length": 7}, 2)
     calls = []
 
-    def plan(key, number, obs, time, running):
-        calls.append((obs[:, 0].tolist(), time.tolist(), running.tolist()))
+    def plan(key, episodes, obs, time, wanted):
+        calls.append((obs[:, 0].tolist(), time.tolist(), wanted.tolist()))
         return np.array([[0, 1, 2, 2], [2, 1, 0, 0]]), np.array([3, 2])
 
     rows = env.play(plan, KEY, 2)
@@ -207,26 +211,28 @@ def test_sequences_are_executed_open_loop_in_rounds():
     assert made[0].actions == [0, 1, 2, 0, 1, 2, 0]
     # An empty plan counts as its first action.
     assert env.play(lambda *_: (np.ones((2, 3), int), np.zeros(2, int)), KEY, 2).action.sum() == 14
-    with pytest.raises(ValueError, match="longer"):  # nobody says how much of the other's plan counts
+    with pytest.raises(
+        ValueError, match="2 plans, and the lengths of 1"
+    ):  # nobody says how much of the other's plan counts
         env.play(lambda *_: (np.ones((2, 3), int), np.ones(1, int)), KEY, 2)
 
 
-def test_calls_are_numbered_and_plans_may_keep_what_they_saw():
+def test_plans_are_told_which_episodes_they_are_for_and_may_keep_what_they_saw():
     env, _ = walks({"length": 40}, 2)
-    shown, copied, numbers, keys = [], [], [], []
+    shown, copied, episodes, keys = [], [], [], []
 
-    def plan(key, number, *now):
+    def plan(key, *now):
         keys.append(key)
-        numbers.append(number)
+        episodes.append(now[0].tolist())
         shown.append(now)
         copied.append([part.copy() for part in now])
         return np.zeros((2, 1), int), np.ones(2, int)
 
     env.play(plan, KEY, 3)
-    assert numbers == list(range(80))
+    assert episodes == [[0, 1]] * 40 + [[2, 1]] * 40
     assert (jax.random.key_data(jax.numpy.stack(keys)) == jax.random.key_data(jax.random.split(KEY)[1])).all()
     for parts, before in zip(shown, copied, strict=True):
-        assert [part.dtype for part in parts] == [np.float32, np.int32, bool]
+        assert [part.dtype for part in parts] == [np.int32, np.float32, np.int32, bool]
         for part, then in zip(parts, before, strict=True):
             np.testing.assert_array_equal(part, then)
 
@@ -392,8 +398,69 @@ def test_processes_of_their_own():
     assert caught.value.trajectory.valid.sum(axis=1).tolist() == [2, 3]
     with pytest.raises(EpisodeBroken, match="Walk, episode 1, step 2: the process of a copy ended") as caught:
         env.play(uniform(env), KEY, 2)
-    assert caught.value.trajectory.valid.sum(axis=1).tolist() == [1, 1]
+    assert caught.value.trajectory.valid.sum(axis=1).tolist() == [1, 2]
     assert env.reset([None, 3]).failures[1].problem == "the process of a copy ended"
+    with pytest.raises(EpisodeBroken, match="Walk, episode 1, step 0: the process of a copy ended"):
+        env.play(uniform(env), KEY, 2)
+    env.close()
+
+
+class Slow(Walk):
+    """Takes its time over every step: some more than others."""
+
+    def step(self, action):
+        time.sleep(0.002 if action == 0 else 0.02)
+        return super().step(action)
+
+
+def slow_walk():
+    return GymnasiumEnvironment(Slow(spaces.MultiBinary(8)))
+
+
+def test_those_that_are_done_plan_while_others_are_on_their_way():
+    """The same episodes as together, and what was planned for whom does not depend on who was ready."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    env = PythonCopies(slow_walk(), 3, slow_walk, asynchronous=True)
+    uniform_plan, wanted = uniform(env, 2), []
+
+    def plan(key, *now):
+        wanted.append(int(now[-1].sum()))
+        actions, lengths = uniform_plan(key, *now)
+        return np.where(now[-1][:, None], actions, 99), np.where(now[-1], lengths, 50)
+
+    rows = env.play(plan, KEY, 7)
+    calls = len(wanted)
+    assert max(wanted) == 3
+    wanted.clear()
+    for column, twin in zip(env.play(plan, KEY, 7, together=False), rows, strict=True):
+        np.testing.assert_array_equal(column, twin)
+    assert len(wanted) > calls
+    assert sum(wanted) == sum(-(-n // 2) for n in rows.valid.sum(axis=1))
+    env.close()
+
+
+def interrupting_walk():
+    return GymnasiumEnvironment(Slow(spaces.MultiBinary(8), length=4))
+
+
+def test_playing_again_after_an_interruption():
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    env = PythonCopies(interrupting_walk(), 2, interrupting_walk, asynchronous=True)
+    plan = uniform(env, 4)
+    rows = env.play(plan, KEY, 2)
+    calls = 0
+
+    def interrupted(*now):
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # the other is still on its way, or its answer lies in the pipe
+            raise KeyboardInterrupt
+        return np.array([[0, 0, 0, 0], [1, 1, 1, 1]]), np.array([1, 4])
+
+    with pytest.raises(KeyboardInterrupt):
+        env.play(interrupted, KEY, 2, together=False)
+    for column, twin in zip(env.play(plan, KEY, 2), rows, strict=True):
+        np.testing.assert_array_equal(column, twin)
     env.close()
 
 

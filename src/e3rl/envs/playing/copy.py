@@ -45,6 +45,8 @@ class Report(NamedTuple):
 WENT_ON = Report()
 Told: TypeAlias = tuple[Float32[np.ndarray, "*obs"], float, Report]
 """What one copy shows, pays and reports."""
+Errand: TypeAlias = int | list[int]
+"""The seed of an episode to begin, or actions to take one after the other."""
 
 
 class Copy(gymnasium.Env):
@@ -78,18 +80,28 @@ class Copy(gymnasium.Env):
             return self._obs, 0.0, _failed(error)
         return self._obs, 0.0, WENT_ON
 
+    def run(self, errand: Errand) -> list[Told]:
+        """What it answers to the beginning of an episode, or to one action after the other while that goes on."""
+        if isinstance(errand, int):
+            return [self.begin(errand)]
+        answers: list[Told] = []
+        try:
+            for action in errand:
+                self._obs, reward, terminated, truncated = self._env.step(action)
+                if terminated or truncated:
+                    answers.append((self._obs, reward, Report(terminated, truncated)))
+                    break
+                answers.append((self._obs, reward, WENT_ON))
+        except RAISED as error:
+            answers.append((self._obs, 0.0, _failed(error)))
+        return answers
+
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         obs, reward, report = self.answer(action)
         return obs, reward, False, False, {REPORT: report}
 
-    def answer(self, action: Any) -> Told:
-        if action == REST:
-            return self._obs, 0.0, WENT_ON
-        try:
-            self._obs, reward, terminated, truncated = self._env.step(action)
-        except RAISED as error:
-            return self._obs, 0.0, _failed(error)
-        return self._obs, reward, Report(terminated, truncated) if terminated or truncated else WENT_ON
+    def answer(self, action: int) -> Told:
+        return (self._obs, 0.0, WENT_ON) if action == REST else self.run([action])[0]
 
     def close(self) -> None:
         if self._closes:
@@ -120,6 +132,7 @@ class Loop:
         self, first: GymnasiumEnvironment, make: Callable[[], GymnasiumEnvironment] | None, count: int
     ):
         self._copies = [Copy(first, closes=False)]
+        self._back: list[tuple[int, list[Told]]] = []
         with ExitStack() as unfinished:
             while make is not None and len(self._copies) < count:
                 self._copies.append(Copy(make(), closes=True))
@@ -131,6 +144,14 @@ class Loop:
 
     def step(self, actions: Sequence[int]) -> list[Told]:
         return [copy.answer(action) for copy, action in zip(self._copies, actions, strict=True)]
+
+    def send(self, copy: int, errand: Errand) -> None:
+        self._back.append((copy, self._copies[copy].run(errand)))
+
+    def back(self, everyone: bool) -> list[tuple[int, list[Told]]]:
+        """What was answered on errands since the last call."""
+        found, self._back = self._back, []
+        return found
 
     def close(self) -> None:
         self._closing.close()

@@ -3,7 +3,8 @@
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from multiprocessing.connection import wait
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from gymnasium.vector.async_vector_env import _async_worker
 
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.blame import RAISED, told
-from e3rl.envs.playing.copy import REPORT, REST, WENT_ON, Copy, Failure, Report, Told
+from e3rl.envs.playing.copy import REPORT, REST, WENT_ON, Copy, Errand, Failure, Report, Told
 from e3rl.signals import held_back, left_to_the_parent, undisturbed
 from e3rl.types import UserError
 
+GONE = (EOFError, OSError, ClosedEnvironmentError)
+"""What is seen of a process that has ended."""
 PATIENCE = 10.0
 """Seconds that a process may take to close its environment, after which it is killed."""
 
@@ -103,6 +106,8 @@ class Processes:
 
     def __init__(self, here: GymnasiumEnvironment, make: Callable[[], GymnasiumEnvironment], count: int):
         self._obs = np.zeros((count, *here.encoding.shape), np.float32)
+        self._away: dict[int, Any] = {}
+        """The pipes of those on an errand."""
         try:
             self._vector = _Vector([_Maker(make, here)] * count)
         except (EOFError, ConnectionError) as error:
@@ -121,12 +126,43 @@ class Processes:
         """What the copies answer. When a process is gone for good, none of those `asked` has answered."""
         try:
             self._obs, *rewards, info = question(*args, **kwargs)
-        except (EOFError, ConnectionError, ClosedEnvironmentError):
+        except GONE:
+            ended = _gone()
             self.close()
-            ended = Report(failure=Failure("the process of a copy ended", traceback.format_exc()))
             return [(obs, 0.0, ended if one else WENT_ON) for obs, one in zip(self._obs, asked, strict=True)]
         paid = rewards[0].tolist() if rewards else [0.0] * len(self._obs)
         return list(zip(self._obs, paid, info[REPORT], strict=True))
 
+    def send(self, copy: int, errand: Errand) -> None:
+        pipe = self._away[copy] = self._vector.parent_pipes[copy]
+        with suppress(*GONE):  # which is noticed when it does not come back
+            pipe.send(("_call", ("run", (errand,), {})))
+
+    def back(self, everyone: bool) -> list[tuple[int, list[Told]]]:
+        """What was answered on errands by those that are back: by at least one, or by everyone. Everyone too when a
+        process is gone for good, as the others go with it."""
+        found: list[tuple[int, list[Told]]] = []
+        ended: Report | None = None
+        while self._away and (everyone or ended is not None or not found):
+            pipes = list(self._away.values())
+            there = [pipe for pipe in pipes if pipe.closed] or wait(pipes)
+            for copy in [copy for copy, pipe in self._away.items() if pipe in there]:
+                answers: list[Told] = []
+                try:
+                    answers, went_well = self._away.pop(copy).recv()
+                except GONE:
+                    went_well = False
+                if not went_well:
+                    ended = ended or _gone()
+                    answers = [(self._obs[copy], 0.0, ended)]
+                found.append((copy, answers))
+        if ended is not None:
+            self.close()
+        return found
+
     def close(self) -> None:
         self._vector.close()
+
+
+def _gone() -> Report:
+    return Report(failure=Failure("the process of a copy ended", traceback.format_exc()))

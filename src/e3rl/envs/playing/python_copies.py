@@ -1,6 +1,5 @@
 """Copies of a Python environment that play together: one engine for every agent."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,7 +10,7 @@ from jaxtyping import Bool, Float32, Int, Int32
 
 from e3rl.envs.adapter import GymnasiumEnvironment
 from e3rl.envs.encoding import Encoding
-from e3rl.envs.playing.copy import REST, Answer, Failure, Loop, Report, gather
+from e3rl.envs.playing.copy import Answer, Failure, Loop, Report, Told, gather
 from e3rl.envs.playing.processes import Processes
 from e3rl.envs.spec import Spec, spec_of
 from e3rl.types import Key, Trajectory, UserError
@@ -19,12 +18,18 @@ from e3rl.types import Key, Trajectory, UserError
 NO_EPISODE = -1
 
 Plan: TypeAlias = Callable[
-    [Key, int, Float32[np.ndarray, "n *obs"], Int32[np.ndarray, " n"], Bool[np.ndarray, " n"]],
+    [
+        Key,
+        Int32[np.ndarray, " n"],
+        Float32[np.ndarray, "n *obs"],
+        Int32[np.ndarray, " n"],
+        Bool[np.ndarray, " n"],
+    ],
     Any,
 ]
-"""(key, number of the call, observations, time steps, which copies play) -> `Plans`, or only their actions and lengths;
-those of a copy that does not play do not matter. The key is always the same: folding the number into it is cheaper
-inside a compiled planner."""
+"""(key, numbers of the episodes, observations, time steps, which copies want a plan) -> `Plans`, or only their actions
+and lengths; those of the other copies do not matter. The key is always the same: folding episode and time step into it
+is cheaper inside a compiled planner."""
 
 
 class Lesson(NamedTuple):
@@ -59,6 +64,8 @@ class PythonCopies:
     encoding: Encoding
     num_actions: int
     copies: int
+    asynchronous: bool
+    """Whether steps are taken in other processes."""
     time_limit: int
     """H: steps after which an episode is cut, whoever cuts it."""
     own_limit: int | None
@@ -82,8 +89,9 @@ class PythonCopies:
         self.time_limit, self.optimal_return = self.spec.horizon, self.spec.optimal_return
         self.observation_space, self.own_limit = first.observation_space, first.time_limit
         self.copies = 1 if make is None else copies
+        self.asynchronous = asynchronous and make is not None
         self._engine: Loop | Processes
-        if asynchronous and make is not None:
+        if self.asynchronous and make is not None:
             self._engine = Processes(first, make, copies)
         else:
             self._engine = Loop(first, make, copies)
@@ -107,68 +115,50 @@ class PythonCopies:
         episodes: int,
         episodes_before: int = 0,
         lesson: Lesson | None = None,
+        together: bool = True,
     ) -> Trajectory:
         """Play episodes to their ends: NumPy arrays [episodes, H, ...], in the order in which they began.
 
-        Every call of `plan` is for all copies: they execute their sequences open-loop, wait for the one with the
-        longest, and plan again together. A copy whose episode has ended starts the next one before that. The
-        same key repeats the same episodes. `episodes_before` only counts in the message of `EpisodeBroken`. A `lesson`
-        is for one episode of one copy.
+        Every call of `plan` is for all copies, which carry their sequences out. `together` they wait for the one with
+        the longest; otherwise those that are done plan again while others are still on their way. The episodes are the
+        same either way where a plan follows from the episode's number, its time step and what is observed, and the same
+        key repeats them: copy i of n plays episodes i, i + n, i + 2n and so on, each with a seed of its own.
+        `episodes_before` only counts in the message of `EpisodeBroken`. A `lesson` is for one episode of one copy.
         """
         assert lesson is None or episodes == self.copies == 1
         key_seeds, key_plans = jax.random.split(key)
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key_seeds)))
         seeds = generator.integers(2**31, size=episodes).tolist()
         table = _Table(self.copies, episodes, self.time_limit, self.encoding.shape, episodes_before)
-        for number in itertools.count():
+        self._engine.back(everyone=True)  # from whom somebody has interrupted
+        while True:
             if table.idle:
-                self._begin(table, table.start_episodes(), seeds)
+                for copy, episode in table.begin_episodes():
+                    self._engine.send(copy, seeds[episode])
                 if not any(table.running):
                     break
-            planned, planned_lengths = plan(key_plans, number, *table.now())[:2]
-            actions, lengths = np.asarray(planned), np.asarray(planned_lengths).tolist()
-            if lesson is not None:
-                lengths = [min(lengths[0], lesson.every - table.time[0] % lesson.every)]
-            self._execute(table, actions[:, : max(lengths) or 1], lengths)
+                if together:
+                    self._listen(table, everyone=True)
+            if table.waiting:
+                planned, planned_lengths = plan(key_plans, *table.now())[:2]
+                actions, lengths = np.asarray(planned), np.asarray(planned_lengths).tolist()
+                if lesson is not None:
+                    lengths = [min(lengths[0], lesson.every - table.time[0] % lesson.every)]
+                for copy, sent in table.carry_out(actions, lengths):
+                    self._engine.send(copy, sent)
+            self._listen(table, everyone=together)
             if lesson is not None and (table.time[0] % lesson.every == 0 or not table.running[0]):
                 steps = (table.time[0] - 1) // lesson.every * lesson.every + np.arange(lesson.every)
                 lesson.learn(table.part(steps), not table.running[0])
         rows: Trajectory = table.rows
         return rows
 
-    def _begin(self, table: "_Table", fresh: Sequence[int], seeds: Sequence[int]) -> None:
-        """The first observations of copies that have been given an episode."""
-        if not fresh:
-            return
-        told = self._engine.reset(
-            [seeds[table.episode[copy]] if copy in fresh else None for copy in range(self.copies)]
-        )
-        for copy in fresh:
-            obs, _, report = told[copy]
-            table.begin(copy, obs)
-            if report.failure is not None:
-                raise table.broken(self.name, copy, 0, report.failure)
-
-    def _execute(self, table: "_Table", plans: Int[np.ndarray, "n L"], lengths: Sequence[int]) -> None:
-        running = table.running
-        for t, actions in enumerate(plans.T.tolist()):
-            moving = []
-            for copy, (length, plays) in enumerate(zip(lengths, running, strict=True)):
-                if plays and (t < length or t == 0):  # an empty plan would never end
-                    moving.append(copy)
-                else:
-                    actions[copy] = REST
-            if not moving:
-                break
-            told, failed = self._engine.step(actions), None
-            for copy in moving:
-                obs, reward, report = told[copy]
-                if report.failure is None:
-                    table.record(copy, actions[copy], obs, reward, report)
-                elif failed is None:
-                    failed = copy, report.failure
-            if failed is not None:  # what the others did is kept
-                raise table.broken(self.name, failed[0], 1, failed[1])
+    def _listen(self, table: "_Table", everyone: bool) -> None:
+        """Write down what copies answer. When one failed, what the others are still doing is kept."""
+        failed = table.record(self._engine.back(everyone))
+        if failed:
+            failed += table.record(self._engine.back(everyone=True))
+            raise table.broken(self.name, *min(failed))
 
 
 class _Table:
@@ -181,14 +171,21 @@ class _Table:
     def __init__(
         self, copies: int, episodes: int, time_limit: int, shape: tuple[int, ...], episodes_before: int
     ):
-        self.episode = [NO_EPISODE] * copies
         self.time = [0] * copies
         self.running = [False] * copies
+        self._episode = [NO_EPISODE] * copies
+        self.waiting: list[int] = []
+        """Copies that want a plan."""
+        self._next = list(range(copies))
+        """The episode that a copy plays after this one."""
         self.idle = True
         """Whether a copy may be given another episode."""
-        self.obs = np.zeros((copies, *shape), np.float32)
-        self._times, self._playing = np.zeros(copies, np.int32), np.zeros(copies, bool)
-        self._started = 0
+        self._sent: list[list[int]] = [[] for _ in range(copies)]
+        """What a copy is doing; nothing where it begins an episode."""
+        self._obs = np.zeros((copies, *shape), np.float32)
+        self._shown = np.full(copies, NO_EPISODE, np.int32)
+        self._times = np.zeros(copies, np.int32)
+        self._everyone = np.ones(copies, bool)
         self._episodes_before = episodes_before
         frames, steps = (episodes, time_limit, *shape), (episodes, time_limit)
         columns: list[Any] = [
@@ -201,43 +198,76 @@ class _Table:
         self.rows: Any = Trajectory(*columns)
         self._episodes, self._time_limit = episodes, time_limit
 
-    def now(self) -> tuple[Float32[np.ndarray, "n *obs"], Int32[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
-        """Observations, time steps and which copies play, for somebody to keep."""
-        return self.obs.copy(), self._times.copy(), self._playing.copy()
+    def now(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Episodes, observations, time steps and which copies want a plan, for somebody to keep."""
+        wanted = self._everyone
+        if len(self.waiting) < len(wanted):
+            wanted = np.zeros_like(wanted)
+            wanted[self.waiting] = True
+        return self._shown, self._obs.copy(), self._times.copy(), wanted
 
-    def start_episodes(self) -> list[int]:
-        """Give idle copies the next episodes: which ones."""
+    def begin_episodes(self) -> list[tuple[int, int]]:
+        """Give copies that have nothing to do their next episodes: which copy, and which episode."""
         self.idle = False
-        idle = [copy for copy, running in enumerate(self.running) if not running]
-        fresh = idle[: self._episodes - self._started]
-        for copy in fresh:
-            self.episode[copy], self.time[copy], self.running[copy] = self._started, 0, True
-            self._times[copy], self._playing[copy] = 0, True
-            self._started += 1
+        fresh = [
+            (copy, episode)
+            for copy, (episode, running) in enumerate(zip(self._next, self.running, strict=True))
+            if not running and episode < self._episodes
+        ]
+        for copy, episode in fresh:
+            self._episode[copy], self._next[copy] = episode, episode + len(self._next)
+            self.time[copy] = self._times[copy] = 0
+            self.running[copy], self._sent[copy] = True, []
+        self._shown = np.array(self._episode, np.int32)
         return fresh
 
-    def begin(self, copy: int, obs: Float32[np.ndarray, "*obs"]) -> None:
-        self.obs[copy] = self.rows.obs[self.episode[copy], 0] = obs
+    def carry_out(self, plans: Int[np.ndarray, "n L"], lengths: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """What those that wait are to do."""
+        rows = plans[:, : max(lengths) or 1].tolist()
+        if len(rows) != len(lengths):
+            raise ValueError(f"{len(rows)} plans, and the lengths of {len(lengths)}")
+        waiting, self.waiting = self.waiting, []
+        for copy in waiting:
+            most = min(
+                lengths[copy] or 1, self._time_limit - self.time[copy]
+            )  # an empty plan would never end
+            self._sent[copy] = rows[copy][:most]
+        return [(copy, self._sent[copy]) for copy in waiting]
 
-    def record(
-        self, copy: int, action: int, next_obs: Float32[np.ndarray, "*obs"], reward: float, report: Report
-    ) -> None:
-        """One step of a copy. What follows from it is written down many steps at a time (`_complete`)."""
-        time, rows = self.time[copy], self.rows
-        place = self.episode[copy], time
-        rows.action[place], rows.reward[place] = action, reward
-        rows.next_obs[place] = self.obs[copy] = next_obs
-        self.time[copy] = self._times[copy] = time = time + 1
-        cut = report.truncated or time == self._time_limit
-        if cut or report.terminated:
-            rows.terminated[place], rows.truncated[place] = report.terminated, cut
-            self._complete(copy)
-            self.running[copy] = self._playing[copy] = False
-            self.idle = True
+    def record(self, told: Sequence[tuple[int, list[Told]]]) -> list[tuple[int, int, Failure]]:
+        """What copies did. Of failures, which copy it was, how many steps ahead, and what. What follows from steps is
+        written down many at a time (`_complete`)."""
+        failed, rows = [], self.rows
+        for copy, answers in told:
+            sent, episode, time = self._sent[copy], self._episode[copy], self.time[copy]
+            obs, _, report = answers[-1]
+            if report.failure is not None:
+                failed.append((copy, min(1, len(sent)), report.failure))
+                answers = answers[:-1]
+            if not sent:
+                rows.obs[episode, 0] = obs
+                answers = []
+            for i, (seen, reward, _) in enumerate(answers):
+                place = episode, time + i
+                rows.action[place], rows.reward[place], rows.next_obs[place] = sent[i], reward, seen
+            self.time[copy] = self._times[copy] = time = time + len(answers)
+            self._obs[copy] = obs
+            if report.terminated or report.truncated or time == self._time_limit:
+                self._end(copy, report)
+            else:
+                self.waiting.append(copy)
+        return failed
+
+    def _end(self, copy: int, report: Report) -> None:
+        last = self._episode[copy], self.time[copy] - 1
+        self.rows.terminated[last] = report.terminated
+        self.rows.truncated[last] = report.truncated or self.time[copy] == self._time_limit
+        self._complete(copy)
+        self.running[copy], self.idle = False, True
 
     def _complete(self, copy: int) -> None:
         """Every step so far begins where the one before it ended, and has happened."""
-        episode, time = self.episode[copy], self.time[copy]
+        episode, time = self._episode[copy], self.time[copy]
         self.rows.obs[episode, 1:time] = self.rows.next_obs[episode, : max(0, time - 1)]
         self.rows.valid[episode, :time] = True
 
@@ -250,11 +280,11 @@ class _Table:
 
     def broken(self, name: str, copy: int, ahead: int, failure: Failure) -> EpisodeBroken:
         """The failure of `copy` at the step after its last good one (`ahead` = 1) or in its reset (0)."""
-        episode = self._episodes_before + self.episode[copy] + 1
+        episode = self._episodes_before + self._episode[copy] + 1
         for other, running in enumerate(self.running):
             if running and self.time[other] > 0:
                 self._complete(other)
-                self.rows.truncated[self.episode[other], self.time[other] - 1] = True
+                self.rows.truncated[self._episode[other], self.time[other] - 1] = True
         kept = Trajectory(*(column[self.rows.valid[:, 0]] for column in self.rows))
         place = f"{name}, episode {episode}, step {self.time[copy] + ahead}"
         error = EpisodeBroken(f"{place}: {failure.problem}", kept)
