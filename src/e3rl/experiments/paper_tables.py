@@ -24,7 +24,6 @@ class Row(NamedTuple):
 
 NO_SETTING = {
     "Prioritized Replay": "the baseline DQN always has it; alpha, its exponent, would have to be 0",
-    "Parameter Noise": "the paper found no use for it, and there is none here",
     "Convolutional Layers": "the value network has the one that the paper chose",
     "Number of exploration Epochs": "explore.episodes, over those of an epoch",
 }
@@ -88,7 +87,7 @@ TABLES: dict[str, tuple[tuple[str, ...], tuple[Row, ...]]] = {
             Row("Convolutional Layers", 1),
             Row("Hidden Layer Size", 64, ("hidden",)),
             Row("Prioritized Replay", True),
-            Row("Parameter Noise", False),
+            Row("Parameter Noise", False, ("weight_noise",)),
             Row("Discount Factor", 0.99, ("discount",)),
         ),
     ),
@@ -113,7 +112,7 @@ TABLES: dict[str, tuple[tuple[str, ...], tuple[Row, ...]]] = {
             Row("Learning Rate", 1e-3, ("learning_rate",)),
             Row("Hidden Layer Size", 64, ("hidden",)),
             Row("Prioritized Replay", True),
-            Row("Parameter Noise", False),
+            Row("Parameter Noise", False, ("weight_noise",)),
             Row("Discount Factor", 0.99, ("discount",)),
         ),
     ),
