@@ -91,6 +91,8 @@ def test_the_papers_epsilon_does_not_depend_on_how_long_training_is():
                 for each in (short, long)
             ]
             assert ends == pytest.approx([500 if reward == "antishaped" else 50] * 2)
+    cars = [config_of(BASELINE_EXPERIMENTS[f"baselines-mountaincar/dqn{more}"]) for more in ("", "-long")]
+    assert [car.exploration_fraction * car.total_steps for car in cars] == pytest.approx([40_000] * 2)
 
 
 def test_what_the_text_says():

@@ -184,6 +184,8 @@ WITH_IDS = {
     "table's fraction of the 5,000 that it trains for",
     "baselines-paper/…-dqn": "5,000 episodes with the ε of 50,000: it falls over 50 episodes (antishaped: 500)",
     "baselines-long/…": "50,000 episodes of the DQN, 100,000 of PPO and PPO+RND (Figure 4)",
+    "baselines-mountaincar/dqn-long": "2,500,000 steps with the ε of 400,000",
+    "baselines-mountaincar/dqn-weight-noise, baselines-acrobot/dqn-long-weight-noise": "`weight_noise=true`",
     "maze/…-e3rl, maze/…-ue2": "`e3rl-image`: see [settings](settings.md)",
 }
 """Departures from the tables that are measured have ids of their own."""
