@@ -1,6 +1,7 @@
 """Double DQN: its loss by hand, its schedules, and environments whose values are known."""
 
 import dataclasses
+import itertools
 
 import equinox as eqx
 import gymnasium
@@ -12,8 +13,9 @@ from tiny_baselines import program
 
 from e3rl.baselines import DQN, DQN_CONFIGS, DQNConfig
 from e3rl.baselines.dqn import DQNState
+from e3rl.baselines.weight_noise import FACTOR, WeightNoise
 from e3rl.envs.base import AbstractEnvironment
-from e3rl.runs.settings import changed
+from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
 from e3rl.values.network import QNetwork
 from e3rl.values.update import QStep, make_q_state, update_q, update_q_rows
@@ -84,6 +86,29 @@ def test_acting_is_greedy_but_for_epsilon():
     greedy, _ = act(state._replace(env_steps=jnp.array(1_500, jnp.int32)), jax.random.key(1), obs)
     np.testing.assert_array_equal(greedy, 1)
     assert int(dqn.greedy(state, jax.random.key(0), jnp.zeros(2), jnp.array(0))) == 1
+
+
+def test_with_weight_noise_the_perturbed_network_acts():
+    """Whatever ε says; greedily the other one does."""
+    dqn = dataclasses.replace(PROBE, weight_noise=True).baseline()
+    network, noise = constant([0.0, 1.0, 0.5]), WeightNoise(constant([0.0, 0.0, 1.0]), jnp.array(0.1))
+    state = DQNState(make_q_state(network, SETTINGS), network, jnp.array(0, jnp.int32), None, noise)
+    assert float(dqn.epsilon(state.env_steps)) == 1.0
+    actions, _ = jax.jit(dqn.act)(state, jax.random.key(1), jnp.zeros((50, 2)))
+    np.testing.assert_array_equal(actions, 2)
+    assert int(dqn.greedy(state, jax.random.key(0), jnp.zeros(2), jnp.array(0))) == 1
+
+
+def test_weight_noise_is_off_by_default_and_then_not_there():
+    """In no checkpoint, and in no policy either way; the networks start the same."""
+    plain, noisy = (dataclasses.replace(PROBE, weight_noise=on).baseline() for on in (False, True))
+    assert plain.config == PROBE
+    one, other = (dqn.init(jax.random.key(2), (2,), 3) for dqn in (plain, noisy))
+    assert one.noise is None
+    jax.tree.map(np.testing.assert_array_equal, one, other._replace(noise=None))
+    assert jax.tree.structure(plain.policy(one)) == jax.tree.structure(noisy.policy(other))
+    assert "weight_noise" not in as_dict(PROBE)  # as in what was recorded before there was a choice
+    assert as_dict(noisy.config)["weight_noise"]
 
 
 class Chain(AbstractEnvironment):
@@ -209,6 +234,31 @@ def test_a_cut_episode_bootstraps_and_a_terminated_one_does_not():
         carry, _, _ = loop.advance(loop.begin(), 750)
         averaged = jax.tree.map(lambda leaf: leaf[0], carry.state.averaged)
         np.testing.assert_allclose(averaged(jnp.ones(1), jnp.array(0)), worth, atol=close)
+
+
+def test_a_perturbed_network_acts_until_episodes_end():
+    """Here the copies' episodes end together, after every third round; σ goes a step up or down in every one."""
+    config = dataclasses.replace(PROBE, weight_noise=True)
+    loop = program(DQN, config, [0], [Treadmill(jnp.array(True))]).loop
+    carry = loop.begin()
+    seen = [jax.tree.map(np.array, carry.state.noise)]
+    for _ in range(12):
+        carry, _, metrics = loop.advance(carry, 1)
+        seen.append(jax.tree.map(np.array, carry.state.noise))
+        assert metrics["sigma"].item() == seen[-1].sigma.item()
+    changed_in = [i + 1 for i in range(12) if np.any(seen[i].acting.head != seen[i + 1].acting.head)]
+    assert changed_in == [3, 6, 9, 12]
+    ratios = [(new.sigma / old.sigma).item() for old, new in itertools.pairwise(seen)]
+    assert all(min(abs(ratio - FACTOR), abs(ratio - 1 / FACTOR)) < 1e-5 for ratio in ratios)
+
+
+def test_a_chain_is_learned_with_weight_noise():
+    config = dataclasses.replace(PROBE, discount=0.9, average_share=0.3, weight_noise=True)
+    made = program(DQN, config, [0], [Chain()])
+    made.loop.size = made.iterations
+    carry, _, _ = made.loop.advance(made.loop.begin(), made.iterations)
+    policy = jax.vmap(made.algorithm.policy)(carry.state)
+    np.testing.assert_array_equal(made.evaluate(policy, 4), 1.0)
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from e3rl.runs.train import train
 from e3rl.types import UserError
 
 POLE = dataclasses.replace(TINY_DQN, clock=False)
+NOISY, NOISY_POLE = (dataclasses.replace(config, weight_noise=True) for config in (TINY_DQN, POLE))
 
 
 def on_locks(seeds):
@@ -33,6 +34,14 @@ def on_locks(seeds):
 
 def in_python(seeds):
     return program(DQN, POLE, seeds, ["CartPole-v1"])
+
+
+def noisy_on_locks(seeds):
+    return program(DQN, NOISY, seeds)
+
+
+def noisy_in_python(seeds):
+    return program(DQN, NOISY_POLE, seeds, ["CartPole-v1"])
 
 
 def idling(seeds):
@@ -44,6 +53,8 @@ KINDS = {
     "two seeds idling": (idling, IDLE, SEEDS),
     "one seed": (on_locks, TINY_DQN, SEEDS[:1]),
     "in python": (in_python, POLE, SEEDS[:1]),
+    "weight noise": (noisy_on_locks, NOISY, SEEDS[:1]),
+    "weight noise in python": (noisy_in_python, NOISY_POLE, SEEDS[:1]),
     "two seeds": (on_locks, TINY_DQN, SEEDS),
 }
 SLOW = {"two seeds"}
@@ -109,8 +120,9 @@ def test_the_record_of_a_run(kind, whole):
         )
         assert (summary["explore_episodes"], summary["total_episodes"]) == (len(trained), len(rows))
         assert (summary["env_steps"], summary["algo"], summary["seed"]) == (STEPS, "dqn", seed)
+        own = {"sigma"} if getattr(kind.config, "weight_noise", False) else set()
         assert set(summary["metrics"]) == (
-            {"reward"} if kind.config is IDLE else {"loss", "value", "epsilon"}
+            {"reward"} if kind.config is IDLE else {"loss", "value", "epsilon", *own}
         )
         assert json.loads((path / "summary.json").read_text()) == summary
         steps = [int(row["env_steps"]) for row in rows]

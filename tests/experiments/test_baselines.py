@@ -15,6 +15,7 @@ from e3rl.experiments.baselines import BASELINE_EXPERIMENTS as EXPERIMENTS
 from e3rl.experiments.baselines import COLUMNS, MARKS, POINTS, BaselineExperiment, is_done, run
 from e3rl.experiments.tables import table_path
 from e3rl.runs import folder
+from e3rl.runs.settings import as_dict
 from e3rl.types import UserError
 
 NAME = "baselines-lock/tiny"
@@ -276,6 +277,14 @@ def test_every_experiment_can_be_made():
                 horizon, reward == "antishaped", algo,
             )  # fmt: skip
             assert config.clock
+
+
+@pytest.mark.parametrize("name", ["baselines-mountaincar/dqn", "baselines-acrobot/dqn-long"])
+def test_weight_noise_and_nothing_else(name):
+    plain, noisy = (
+        as_dict(baselines.config_of(EXPERIMENTS[each])) for each in (name, f"{name}-weight-noise")
+    )
+    assert noisy == {**plain, "weight_noise": True}
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if table_path(RECORDED, name).is_file()])

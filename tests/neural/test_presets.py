@@ -11,7 +11,7 @@ from e3rl.neural.presets import PRESETS
 from e3rl.planners.exploit_dqn import OfflineDqn
 from e3rl.planners.graph_search import GraphSearch
 from e3rl.planners.mcts import TreeSearch
-from e3rl.runs.settings import changed, settings_of
+from e3rl.runs.settings import changed
 
 CELLS = [
     pytest.param(preset, row, path, id=f"{preset}-{path}")
@@ -50,8 +50,6 @@ def test_what_no_setting_says():
         for preset in presets:
             if "Prioritized Replay" in rows:
                 assert value_at(preset, "alpha") > 0.0
-            if "Parameter Noise" in rows:
-                assert not [path for path in settings_of(EVERY[preset]) if "noise" in path]
             if "Number of exploration Epochs" in rows:
                 assert EVERY[preset].explore.epochs(horizon=100) == rows["Number of exploration Epochs"]
 
@@ -93,6 +91,8 @@ def test_the_papers_epsilon_does_not_depend_on_how_long_training_is():
                 for each in (short, long)
             ]
             assert ends == pytest.approx([500 if reward == "antishaped" else 50] * 2)
+    cars = [config_of(BASELINE_EXPERIMENTS[f"baselines-mountaincar/dqn{more}"]) for more in ("", "-long")]
+    assert [car.exploration_fraction * car.total_steps for car in cars] == pytest.approx([40_000] * 2)
 
 
 def test_what_the_text_says():

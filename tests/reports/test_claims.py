@@ -100,8 +100,7 @@ def test_every_experiment_that_is_asked_for_can_be_run(tmp_path):
     """Those of families that `e3rl reproduce` has."""
     families = {family_of(name) for name in EXPERIMENTS}
     asked = {cell for one in judged(tmp_path) for cell in one.cells if family_of(cell) in families}
-    longer = {f"baselines-mountaincar/{name}" for name in ("dqn-long",)}  # asked for in case there is one
-    assert asked - longer <= EXPERIMENTS.keys()
+    assert asked <= EXPERIMENTS.keys()
     assert len(asked) > 50
 
 
@@ -246,6 +245,57 @@ def test_gains_of_which_only_bounds_are_known(tmp_path, car, acrobot, expected, 
     [finding] = control.gain_is_smaller(Evidence.under(tmp_path), settings=control.PAPERS)
     assert words in finding.text
     assert verdict_of(tmp_path, control.gain_is_smaller, settings=control.PAPERS) == expected
+
+
+@pytest.mark.parametrize(
+    ("few", "trained", "expected", "words"),
+    [
+        ({}, 2_000, "not tested", "mountaincar > 100, acrobot 26 to 529"),
+        ({}, 12_500, "holds", "mountaincar > 625, acrobot 26 to 529"),
+        ({10: False, 15: True}, 2_000, "holds", "mountaincar > 133, acrobot 35 to 49"),
+        ({10: True, 15: True}, 2_000, "not tested", "mountaincar > 200, acrobot 52 to 529"),
+    ],
+)
+def test_what_tells_the_gain_more_closely(tmp_path, few, trained, expected, words):
+    """Neural-E³ after fewer episodes than 20, which are enough here, and a DQN that fails for longer."""
+    for task, bar in (("mountaincar", None), ("acrobot", 529)):
+        save_finals(tmp_path, f"baselines-{task}/dqn-long", *[final(1, bar=bar, episodes=trained)] * 3)
+        for name, tried in (("e3rl", {20: True}), ("e3rl-few", few)):
+            exploit = [
+                {"seed": s, "budget": b, "return_mean": -90.0 if enough else -500.0}
+                for s in range(3)
+                for b, enough in tried.items()
+            ]
+            if exploit:
+                save(tmp_path, f"{task}/{name}", exploit=exploit)
+    [finding] = control.gain_is_smaller(Evidence.under(tmp_path), settings=control.E3RLS)
+    assert words in finding.text
+    assert verdict_of(tmp_path, control.gain_is_smaller, settings=control.E3RLS) == expected
+
+
+@pytest.mark.parametrize(
+    ("noisy", "expected", "words"),
+    [
+        (0, "holds", "with noise 0 of 5"),
+        (
+            1,
+            "holds",
+            "without 1 of 5 [1%, 72%], median > 2,000 episodes, greedy return -200.0 (-200.0 to -110.0)",
+        ),
+        (2, "not tested", "(Fisher's P = 0.50)"),
+        (5, "differs", "(Fisher's P = 0.02)"),
+    ],
+)
+def test_noise_that_helps(tmp_path, noisy, expected, words):
+    assert verdict_of(tmp_path, control.noise_does_not_help) == "not tested"
+    for name, solved in (("dqn", 1), ("dqn-weight-noise", noisy)):
+        assert verdict_of(tmp_path, control.noise_does_not_help) == "not tested"
+        there, not_there = final(9, 500, 2_000, -110.0), final(None, None, 2_000, -200.0)
+        finals = [there] * solved + [not_there] * (5 - solved)
+        save_finals(tmp_path, f"baselines-mountaincar/{name}", *finals)
+    [finding] = control.noise_does_not_help(Evidence.under(tmp_path))
+    assert words in finding.text
+    assert verdict_of(tmp_path, control.noise_does_not_help) == expected
 
 
 def test_budgets_that_are_too_large_do_not_count(tmp_path):

@@ -10,12 +10,16 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from e3rl.baselines.base import AbstractBaseline, BaselineConfig, Metrics, Rollout
 from e3rl.baselines.prioritised import PrioritisedReplay
+from e3rl.baselines.weight_noise import WeightNoise, adapted, first_noise
 from e3rl.replay import Transitions
 from e3rl.runs.settings import setting
-from e3rl.types import Action, Key, UserError
+from e3rl.types import Action, Key, UserError, key_for
 from e3rl.values.double_dqn import double_q_targets
 from e3rl.values.network import QNetwork
 from e3rl.values.update import QState, QStep, make_q_state, update_q_rows
+
+NOISE = "weight noise"
+"""The name of its keys."""
 
 
 class DQNState(NamedTuple):
@@ -25,6 +29,8 @@ class DQNState(NamedTuple):
     env_steps: Int[Array, ""]
     replay: PrioritisedReplay | None
     """None in a policy that is only to act."""
+    noise: WeightNoise | None = None
+    """None where the ε-greedy policy explores, and in a policy that is only to act."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,12 @@ class DQNConfig(BaselineConfig):
         "Exponent of the importance weights at the start; it rises to 1 by the end of training",
         at_most=1,
     )
+    weight_noise: bool = setting(
+        False,
+        "Explore by acting greedily with perturbed weights in place of ε-greedily; ε then says how far they may "
+        'change the policy ("Parameter Noise" in the tables of C.2, C.3)',
+        before=False,
+    )
 
     def check(self) -> None:
         if self.capacity < max(self.learning_starts, self.copies * self.steps):
@@ -123,7 +135,7 @@ class DQNConfig(BaselineConfig):
 
 
 class DoubleDQN(AbstractBaseline):
-    """ε-greedy double Q-learning."""
+    """Double Q-learning, ε-greedy or, with `weight_noise`, greedy by perturbed weights."""
 
     config: DQNConfig = eqx.field(static=True)
     steps: int = eqx.field(static=True)
@@ -143,7 +155,9 @@ class DoubleDQN(AbstractBaseline):
             key=key,
         )
         replay = PrioritisedReplay.empty(self.config.capacity, shape)
-        return DQNState(make_q_state(network, self.config.step()), network, jnp.array(0, jnp.int32), replay)
+        noise = first_noise(network, key_for(key, NOISE)) if self.config.weight_noise else None
+        q = make_q_state(network, self.config.step())
+        return DQNState(q, network, jnp.array(0, jnp.int32), replay, noise)
 
     def epsilon(self, env_steps: Int[Array, ""]) -> Float[Array, ""]:
         """From 1 to its final value in a straight line over the first part of training."""
@@ -155,19 +169,25 @@ class DoubleDQN(AbstractBaseline):
         return jnp.minimum(env_steps.astype(jnp.float32) / self.config.total_steps, 1.0)
 
     def act(self, state: DQNState, key: Key, obs: Shaped[Array, "n *obs"]) -> tuple[Int[Array, " n"], None]:
+        if state.noise is not None:
+            return self._best(state.noise.acting, obs), None
         key_explore, key_action = jax.random.split(key)
         n = obs.shape[0]
-        best = jax.vmap(lambda one: self.greedy(state, key, one, jnp.array(0)))(obs)
+        best = self._best(state.q.online, obs)
         explore = jax.random.bernoulli(key_explore, self.epsilon(state.env_steps), (n,))
         other = jax.random.randint(key_action, (n,), 0, state.q.online.actions, best.dtype)
         return jnp.where(explore, other, best), None
+
+    def _best(self, network: QNetwork, obs: Shaped[Array, "n *obs"]) -> Int[Array, " n"]:
+        values = jax.vmap(lambda one: network(one, jnp.array(0)))(obs)
+        return jnp.argmax(values, axis=-1).astype(jnp.int32)
 
     def greedy(self, state: DQNState, key: Key, obs: Shaped[Array, "*obs"], time: Int[Array, ""]) -> Action:
         return jnp.argmax(state.q.online(obs, time)).astype(jnp.int32)
 
     def policy(self, state: DQNState) -> DQNState:
         """Greedy by the averaged weights: the last ones alone swing from update to update."""
-        return state._replace(q=state.q._replace(online=state.averaged), replay=None)
+        return state._replace(q=state.q._replace(online=state.averaged), replay=None, noise=None)
 
     def _average(self, state: DQNState, online: QNetwork, env_steps: Int[Array, ""]) -> QNetwork:
         """The mean over the rounds so far of the last part of training."""
@@ -202,8 +222,15 @@ class DoubleDQN(AbstractBaseline):
         # Discarded rather than skipped: a branch would cost a copy of the buffer under `vmap` over seeds.
         q = jax.tree.map(lambda new, old: jnp.where(ready, new, old), q, state.q)
         loss, value = jax.tree.map(jnp.mean, seen)
-        metrics = {"loss": loss, "value": value, "epsilon": self.epsilon(env_steps)}
-        return DQNState(q, self._average(state, q.online, env_steps), env_steps, replay), metrics
+        epsilon, noise = self.epsilon(env_steps), state.noise
+        metrics = {"loss": loss, "value": value, "epsilon": epsilon}
+        if noise is not None:
+            key_rows, key_noise = jax.random.split(key_for(key, NOISE))
+            rows, _, _ = replay.sample(key_rows, self.config.batch, beta)
+            ended = jnp.any(rollout.terminated | rollout.truncated)
+            noise = adapted(noise, q.online, rows.obs, epsilon, ended, key_noise)
+            metrics["sigma"] = noise.sigma
+        return DQNState(q, self._average(state, q.online, env_steps), env_steps, replay, noise), metrics
 
     def _transitions(self, rollout: Rollout) -> Transitions:
         """One row a step. The network is stationary: a clock, where there is one, is part of the observation."""

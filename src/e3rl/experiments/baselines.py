@@ -145,6 +145,17 @@ BASELINE_EXPERIMENTS: dict[str, BaselineExperiment] = {
     "baselines-mountaincar/dqn": BaselineExperiment(
         "dqn", "e3rl/MountainCar-v0", (), "paper-control-dqn", 400_000
     ),
+    "baselines-mountaincar/dqn-long": BaselineExperiment(  # with the ε of 400,000 steps
+        "dqn",
+        "e3rl/MountainCar-v0",
+        (),
+        "paper-control-dqn",
+        2_500_000,
+        changes=(("exploration_fraction", 0.016),),
+    ),
+    "baselines-mountaincar/dqn-weight-noise": BaselineExperiment(
+        "dqn", "e3rl/MountainCar-v0", (), "paper-control-dqn", 400_000, changes=(("weight_noise", True),)
+    ),
     "baselines-mountaincar/ppo-rnd": BaselineExperiment(
         "ppo-rnd", "e3rl/MountainCar-v0", (), "paper-control-ppo-rnd", 2_000_000
     ),
@@ -157,6 +168,9 @@ BASELINE_EXPERIMENTS: dict[str, BaselineExperiment] = {
     "baselines-acrobot/dqn": BaselineExperiment("dqn", "e3rl/Acrobot-v1", (), "paper-control-dqn", 25_000),
     "baselines-acrobot/dqn-long": BaselineExperiment(
         "dqn", "e3rl/Acrobot-v1", (), "paper-control-dqn", 200_000
+    ),
+    "baselines-acrobot/dqn-long-weight-noise": BaselineExperiment(
+        "dqn", "e3rl/Acrobot-v1", (), "paper-control-dqn", 200_000, changes=(("weight_noise", True),)
     ),
     "baselines-acrobot/e3rl-dqn": BaselineExperiment("dqn", "e3rl/Acrobot-v1", (), "e3rl-dqn", 25_000),
     "baselines-cartpole/dqn": BaselineExperiment("dqn", "e3rl/CartPole-v1", (), "e3rl-dqn", 100_000),

@@ -95,12 +95,14 @@ def _maze(
 
 DETERMINISTIC_EXPERIMENTS: dict[str, DeterministicExperiment] = {
     "mountaincar/e3rl": _control("e3rl/MountainCar-v0", "e3rl-control", (20, 30, 50)),
+    "mountaincar/e3rl-few": _control("e3rl/MountainCar-v0", "e3rl-control", (5, 10, 15)),
     "mountaincar/nearest": _control(
         "e3rl/MountainCar-v0", "e3rl-control", (50,), {"planner.frontier": "nearest"}
     ),
     "mountaincar/paper": _control("e3rl/MountainCar-v0", "paper-control", (100,)),
     "mountaincar/steadied": _control("e3rl/MountainCar-v0", "steadied-control", (100,)),
     "acrobot/e3rl": _control("e3rl/Acrobot-v1", "e3rl-control", (20, 30, 50)),
+    "acrobot/e3rl-few": _control("e3rl/Acrobot-v1", "e3rl-control", (5, 10, 15)),
     "acrobot/paper": _control("e3rl/Acrobot-v1", "paper-control", (100,)),
     "acrobot/steadied": _control("e3rl/Acrobot-v1", "steadied-control", (100,)),
     "mountaincar/ends": _control("e3rl/MountainCar-v0", "e3rl-control", (50,), ends=True),

@@ -24,7 +24,6 @@ class Row(NamedTuple):
 
 NO_SETTING = {
     "Prioritized Replay": "the baseline DQN always has it; alpha, its exponent, would have to be 0",
-    "Parameter Noise": "the paper found no use for it, and there is none here",
     "Convolutional Layers": "the value network has the one that the paper chose",
     "Number of exploration Epochs": "explore.episodes, over those of an epoch",
 }
@@ -88,7 +87,7 @@ TABLES: dict[str, tuple[tuple[str, ...], tuple[Row, ...]]] = {
             Row("Convolutional Layers", 1),
             Row("Hidden Layer Size", 64, ("hidden",)),
             Row("Prioritized Replay", True),
-            Row("Parameter Noise", False),
+            Row("Parameter Noise", False, ("weight_noise",)),
             Row("Discount Factor", 0.99, ("discount",)),
         ),
     ),
@@ -113,7 +112,7 @@ TABLES: dict[str, tuple[tuple[str, ...], tuple[Row, ...]]] = {
             Row("Learning Rate", 1e-3, ("learning_rate",)),
             Row("Hidden Layer Size", 64, ("hidden",)),
             Row("Prioritized Replay", True),
-            Row("Parameter Noise", False),
+            Row("Parameter Noise", False, ("weight_noise",)),
             Row("Discount Factor", 0.99, ("discount",)),
         ),
     ),
@@ -185,6 +184,8 @@ WITH_IDS = {
     "table's fraction of the 5,000 that it trains for",
     "baselines-paper/…-dqn": "5,000 episodes with the ε of 50,000: it falls over 50 episodes (antishaped: 500)",
     "baselines-long/…": "50,000 episodes of the DQN, 100,000 of PPO and PPO+RND (Figure 4)",
+    "baselines-mountaincar/dqn-long": "2,500,000 steps with the ε of 400,000",
+    "baselines-mountaincar/dqn-weight-noise, baselines-acrobot/dqn-long-weight-noise": "`weight_noise=true`",
     "maze/…-e3rl, maze/…-ue2": "`e3rl-image`: see [settings](settings.md)",
 }
 """Departures from the tables that are measured have ids of their own."""

@@ -24,13 +24,16 @@ from e3rl.reports.statistics.waiting import Waiting
 from e3rl.types import UserError
 
 NEURAL, NEURAL_COLOUR = "Neural-E³", deterministic.COLOURS[0]
-METHODS = dict(
-    zip(
-        ("dqn", "ppo", "ppo-rnd", "e3rl-dqn"),
-        zip(("DQN", "PPO", "PPO+RND", "DQN, e3rl's settings"), deterministic.COLOURS[1:], strict=True),
-        strict=True,
-    )
-)
+METHODS = {
+    "dqn": ("DQN", deterministic.COLOURS[1]),
+    "ppo": ("PPO", deterministic.COLOURS[2]),
+    "ppo-rnd": ("PPO+RND", deterministic.COLOURS[3]),
+    "e3rl-dqn": ("DQN, e3rl's settings", deterministic.COLOURS[4]),
+    "dqn-long": ("DQN, more steps", "#e59a8f"),
+    "ppo-rnd-long": ("PPO+RND, more steps", "#c4aed0"),
+    "dqn-weight-noise": ("DQN, weight noise", "#1f9bb5"),
+    "dqn-long-weight-noise": ("DQN, weight noise, more steps", "#8fcfda"),
+}
 """Label and colour of what stands last in an experiment's id."""
 REWARDS = ("standard", "antishaped")
 TASKS = deterministic.TASKS

@@ -22,6 +22,7 @@ FAMILIES = ("maze", "mountaincar", "acrobot")
 TASKS = {"mountaincar": "MountainCar", "acrobot": "Acrobot"}
 VARIANTS = {
     "e3rl": "Neural-E³",
+    "e3rl-few": "Neural-E³, few episodes",
     "ends": "Neural-E³, ends by itself",
     "paper": "Neural-E³, the paper's settings",
     "steadied": "Neural-E³, the paper's settings, steadied",
@@ -32,7 +33,7 @@ VARIANTS = {
 """What stands last in an experiment's id, for people."""
 DODGE = 1.2
 """Episodes between the marks of two experiments at one budget, which would otherwise hide each other."""
-COLOURS = ("#3b6fb6", "#c0392b", "#2e8b57", "#8e5ea2", "#d08c2f")
+COLOURS = ("#3b6fb6", "#c0392b", "#2e8b57", "#8e5ea2", "#d08c2f", "#6b7b8c")
 
 
 def found(folder: Path) -> list[Result]:

@@ -82,8 +82,3 @@ def judge(claim: Claim, evidence: Evidence) -> Judged:
         raise UserError(f"one of {cells} is damaged: {type(error).__name__}: {error}") from error
     text = "; ".join(finding.text for finding in findings) or "no experiment for it"
     return Judged(claim, verdict(findings), text, tuple(asked.asked))
-
-
-def untested(evidence: Evidence) -> list[Finding]:
-    """Nobody has made an experiment for it."""
-    return []
