@@ -43,6 +43,9 @@ def uniform_noise(key: Key, shape: tuple[int, ...]) -> Float[Array, "..."]:
     """Numbers strictly between 0 and 1, of 23 bits: the n-th in row-major order is the hash of the key and n."""
     words = jax.random.key_data(key)
     counter = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    bits = hashed(counter, words[0], words[-1]) >> 9
+    return uniform_of(hashed(counter, words[0], words[-1]))
+
+
+def uniform_of(bits: UInt32[Array, "..."]) -> Float[Array, "..."]:
     # By way of signed integers, which every processor converts at once.
-    return (bits.astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-23
+    return ((bits >> 9).astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-23

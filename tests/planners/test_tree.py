@@ -37,7 +37,7 @@ class World:
             rng.normal(size=size).astype(np.float32),
         )
 
-    def expand(self, embedding, key):
+    def expand(self, embedding):
         depth, number = embedding
         every = jnp.arange(ACTIONS, dtype=jnp.int32)
         at = (ACTIONS**depth - 1) // (ACTIONS - 1) + number
@@ -132,7 +132,7 @@ def fast(reward, discount, value, batch, line, playouts=PLAYOUTS):
     root = (jnp.array(0, jnp.int32), jnp.array(0, jnp.int32))
     # Nothing is tied but what is closed altogether: there the first one is taken.
     ties = jnp.tile(jnp.arange(ACTIONS, 0, -1.0), (nodes_of(playouts, batch, ACTIONS), 1))
-    return grow(root, world.expand, jax.random.key(0), ties, UCB, playouts, batch, line)
+    return grow(root, world.expand, ties, UCB, playouts, batch, line)
 
 
 def grown(world, batch, line=None):

@@ -1,7 +1,7 @@
 """What every dynamics family is: a network whose prediction can be drawn from, compared and scored."""
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped, UInt32
 
 from e3rl.envs.encoding import Encoding
 from e3rl.envs.spec import Spec
@@ -37,6 +37,41 @@ def within_bounds(obs: Float[Array, "..."]) -> Float[Array, "..."]:
     """Observations are scaled to [0, 1], and imagination has to stay there: beyond it models know nothing, disagree
     about everything, and a planner would have eyes for nothing else."""
     return jnp.clip(obs, 0.0, 1.0)
+
+
+class Taken(NamedTuple):
+    """What became of an ensemble's particles: where the first step led, and means over them at every step."""
+
+    after: Shaped[Array, "E ..."]
+    drawn: Float[Array, "T E D"]
+    believed: Prediction
+
+
+class ManySteps(ABC):
+    """An ensemble whose particles take many steps in one program of a device, and are held there as it likes."""
+
+    @abstractmethod
+    def hold(self, obs: Shaped[Array, " D"]) -> Shaped[Array, "E ..."]:
+        """All particles at one observation."""
+
+    @abstractmethod
+    def shown(self, held: Shaped[Array, "E ..."]) -> Shaped[Array, "E D K"]:
+        """The particles as planners know them."""
+
+    @abstractmethod
+    def take(
+        self,
+        held: Shaped[Array, "E ..."],
+        actions: Int[Array, " T"],
+        time: Int[Array, ""],
+        dice: UInt32[Array, "T 2"],
+        first: UInt32[Array, " T"],
+        own: bool,
+        count: Int[Array, ""],
+    ) -> Taken:
+        """The first `count` of these steps, at least one, with the noise of `uniform_noise` for the keys `dice`: the
+        numbers from `first` on, of which every member has its `own` or all share the same. Means of steps that were not
+        taken are 0."""
 
 
 class AbstractDynamics(eqx.Module):
@@ -90,6 +125,11 @@ class AbstractDynamics(eqx.Module):
         self, prediction: Prediction, uniform: Float[Array, "*noise K"]
     ) -> Float[Array, "*obs K"]:
         return jax.vmap(self.draw, in_axes=(-1, -1), out_axes=-1)(prediction, uniform)
+
+    def many_steps(self, particles: int) -> "ManySteps | None":
+        """Of an ensemble (all arrays with a leading axis of members), for that many particles each: what takes many
+        steps in one program of this device, if anything does."""
+        return None
 
     def every_action(self, obs: Shaped[Array, "*obs"], time: Int[Array, ""], actions: int) -> Prediction:
         """The predictions for one state and each of `actions` actions, on a leading axis."""

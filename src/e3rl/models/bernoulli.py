@@ -14,6 +14,7 @@ from e3rl.models.base import (
     RARELY_ENDS,
     AbstractFamily,
     DiceTelling,
+    ManySteps,
     Prediction,
     Problem,
     heeded,
@@ -123,6 +124,13 @@ class BernoulliDynamics(DiceTelling):
 
     def draw_columns(self, prediction: Prediction, uniform: Float[Array, "D *K"]) -> Float[Array, "D *K"]:
         return self.draw(prediction, uniform)
+
+    def many_steps(self, particles: int) -> ManySteps | None:
+        if jax.default_backend() != "gpu":
+            return None
+        from e3rl.models.bernoulli_steps import BernoulliSteps  # Pallas takes a while to import
+
+        return BernoulliSteps(self, particles)
 
     def most_likely(self, prediction: Prediction) -> Float[Array, "D *K"]:
         return jnp.round(prediction.obs)

@@ -6,6 +6,7 @@ the action sequence that leads to the node. The paper leaves several choices ope
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,14 +14,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import mctx
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Float, Int, Shaped, UInt32
 
 from e3rl.models.base import Problem, within_bounds
 from e3rl.models.ensemble import Ensemble
 from e3rl.models.fit import ModelSet
 from e3rl.noise import uniform_noise
+from e3rl.planners import ahead
 from e3rl.planners.base import AbstractPlanner, Plan, Policy, single
 from e3rl.planners.tree import NOBODY, ROOT, Child, Line, best_sequence, grow, line_after, nodes_of, ucb1
+from e3rl.planners.utility import looks_at_particles
 from e3rl.planners.value import fitted
 from e3rl.replay import Replay
 from e3rl.runs.settings import group, setting
@@ -146,9 +149,15 @@ class TreeSearch(AbstractPlanner):
         return single(found.action, found.value)._replace(memory=found.line)
 
 
+STRIDE = 4
+"""Steps of a rollout after which a GPU asks the host whether to go on."""
+
+
 class Node(NamedTuple):
     particles: Shaped[Array, "E *obs K"]
     time: Int[Array, ""]
+    dice: UInt32[Array, " words"]
+    """The key of the actions that lead here: what they lead to does not depend on when they are tried."""
 
 
 class Found(NamedTuple):
@@ -177,6 +186,10 @@ def search(
     key_noise, key_ties, key_search = jax.random.split(key, 3)
     members = jax.tree.leaves(ensemble)[0].shape[0]
     shape = (*ensemble.noise_shape, settings.particles)
+    one_by_one = not settings.batch and jax.default_backend() == "cpu"
+    device = None if jax.default_backend() == "cpu" else ensemble.many_steps(settings.particles)
+    if device is not None and settings.from_samples and looks_at_particles(utility, members, obs.shape):
+        device = None  # which never leave it
     storage = jnp.int8 if ensemble.draws_bits else jnp.float32
     noise = uniform_noise(key_noise, (horizon, *shape)) if settings.common_noise else None
     # Drawn once: a draw at every step down the tree would cost more than the rest of the bookkeeping.
@@ -186,7 +199,7 @@ def search(
     def advance(
         node: Node, action: Int[Array, ""], key: Key
     ) -> tuple[Node, Float[Array, ""], Float[Array, ""]]:
-        """One step of every particle: (node, reward, chance to go on)."""
+        """One step of every particle, with the dice of `key`: (node, reward, chance to go on)."""
         if noise is None:
             uniform = uniform_noise(key, (members, *shape))
         else:
@@ -202,7 +215,7 @@ def search(
         empirical = means._replace(obs=jnp.mean(drawn, axis=-1), particles=particles)
         reward = utility(empirical if settings.from_samples else means)
         goes_on = jnp.where(node.time + 1 < horizon, 1.0 - jnp.mean(means.termination), 0.0)
-        return Node(particles, node.time + 1), reward, goes_on
+        return node._replace(particles=particles, time=node.time + 1), reward, goes_on
 
     def leaf_value(node: Node, key: Key) -> Float[Array, ""]:
         if settings.leaf == "zero":
@@ -214,30 +227,67 @@ def search(
 
         def step(i: Int[Array, ""], carry: tuple) -> tuple:
             node, weight, total = carry
-            node, reward, goes_on = advance(node, taken[i], jax.random.fold_in(key_steps, i))
+            node, reward, goes_on = advance(node, taken[i], keys[i])
             # Past the horizon, where nothing counts any more, the weight is 0.
             return node, weight * goes_on, total + weight * reward
 
         key_actions, key_steps = jax.random.split(key)
         taken = jax.random.randint(key_actions, (horizon,), 0, actions)
+        keys = jax.random.split(key_steps, horizon)
+
+        def stride(i: Int[Array, ""], carry: tuple) -> tuple:
+            for j in range(STRIDE):
+                carry = step(STRIDE * i + j, carry)
+            return carry
+
         start = (node, jnp.where(node.time < horizon, 1.0, 0.0), jnp.array(0.0))
-        # A GPU waits for the host wherever it has to be told how many steps there are, so there it takes them all.
-        steps = horizon - node.time if jax.default_backend() == "cpu" else horizon
         total: Array
-        _, _, total = jax.lax.fori_loop(0, steps, step, start)
+        if one_by_one:
+            _, _, total = jax.lax.fori_loop(0, horizon - node.time, step, start)
+        else:  # side by side, as many as any child of the root needs
+            _, _, total = jax.lax.fori_loop(0, -((time + 1 - horizon) // STRIDE), stride, start)
         return total
 
-    def child(node: Node, action: Int[Array, ""], key: Key) -> Child:
+    def child(node: Node, action: Int[Array, ""]) -> Child:
+        key = jax.random.fold_in(jax.random.wrap_key_data(node.dice), action)
         key_step, key_leaf = jax.random.split(key)
         after, reward, goes_on = advance(node, action, key_step)
+        after = after._replace(dice=jax.random.key_data(key))
         return Child(reward, goes_on, leaf_value(after, key_leaf), after)
 
-    def every_child(node: Node, key: Key) -> Child:
-        taken = jnp.arange(actions, dtype=jnp.int32)
-        return jax.vmap(child, in_axes=(None, 0, 0))(node, taken, jax.random.split(key, actions))
+    def child_at_once(node: Node, action: Int[Array, ""]) -> Child:
+        """`child`, all steps of the rollout included, in one program of the device."""
+        assert device is not None
+        key = jax.random.fold_in(jax.random.wrap_key_data(node.dice), action)
+        key_step, key_leaf = jax.random.split(key)
+        key_actions, key_steps = jax.random.split(key_leaf)
+        rolls = settings.leaf == "rollout"
+        length = horizon + 1 if rolls else 1
+        taken = jnp.concatenate([action[None], jax.random.randint(key_actions, (length - 1,), 0, actions)])
+        keys = jnp.concatenate([key_step[None], jax.random.split(key_steps, length - 1)])
+        count = jnp.maximum(horizon - node.time, 1) if rolls else jnp.array(1, jnp.int32)
+        times = node.time + jnp.arange(length)
+        first = jnp.zeros(length, jnp.uint32)
+        if noise is not None:  # common_noise is one long draw
+            keys = jnp.broadcast_to(key_noise, keys.shape)
+            first = ((times % horizon) * math.prod(shape)).astype(jnp.uint32)
+        dice = jax.random.key_data(keys)
+        after, drawn, said = device.take(node.particles, taken, node.time, dice, first, noise is None, count)
+        reward = jax.vmap(utility)(said._replace(obs=drawn) if settings.from_samples else said)
+        goes_on = jnp.where(times + 1 < horizon, 1.0 - jnp.mean(said.termination, axis=1), 0.0)
+        if rolls:
+            weight = ahead.before(goes_on.at[0].set(jnp.where(times[1] < horizon, 1.0, 0.0)))
+            worth = jnp.sum(jnp.where(jnp.arange(length) < count, weight * reward, 0.0)[1:])
+        else:
+            worth = leaf_value(Node(device.shown(after), times[0] + 1, node.dice), key_leaf)
+        return Child(reward[0], goes_on[0], worth, Node(after, node.time + 1, jax.random.key_data(key)))
+
+    def every_child(node: Node) -> Child:
+        every = jnp.arange(actions, dtype=jnp.int32)
+        return jax.vmap(child if device is None else child_at_once, in_axes=(None, 0))(node, every)
 
     def one_child(_: None, key: Key, action: Int[Array, " 1"], nodes: Node) -> tuple:
-        found = child(jax.tree.map(lambda leaf: leaf[0], nodes), action[0], key)
+        found = child(jax.tree.map(lambda leaf: leaf[0], nodes), action[0])
         found = jax.tree.map(lambda leaf: leaf[None], found)
         output = mctx.RecurrentFnOutput(
             reward=found.reward, discount=found.discount, prior_logits=no_prior, value=found.value
@@ -253,13 +303,17 @@ def search(
         return jnp.where(played < jnp.sum(line != NOBODY), line[depth.astype(jnp.int32)], action)
 
     no_prior = jnp.zeros((1, actions))
-    particles = jnp.broadcast_to(obs.astype(storage)[..., None], (members, *obs.shape, settings.particles))
-    root = Node(particles, time.astype(jnp.int32))
+    if device is not None:
+        particles = device.hold(obs)
+    else:
+        alike = (members, *obs.shape, settings.particles)
+        particles = jnp.broadcast_to(obs.astype(storage)[..., None], alike)
+    root = Node(particles, time.astype(jnp.int32), jax.random.key_data(key_search))
     with jax.numpy_dtype_promotion("standard"):  # mctx mixes integers and floats
         if settings.batch:
-            tree = grow(
-                root, every_child, key_search, ties, settings.ucb, settings.playouts, settings.batch, line
-            )
+            tree = grow(root, every_child, ties, settings.ucb, settings.playouts, settings.batch, line)
+        elif not one_by_one:
+            tree = ahead.search(root, every_child, ties, settings.ucb, settings.playouts, horizon, line)
         else:
             only = jax.tree.map(lambda leaf: leaf[None], root)
             tree = mctx.search(

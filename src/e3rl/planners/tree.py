@@ -15,8 +15,6 @@ import jax.numpy as jnp
 import mctx
 from jaxtyping import Array, Bool, Float, Int
 
-from e3rl.types import Key
-
 ROOT, NOBODY = mctx.Tree.ROOT_INDEX, mctx.Tree.UNVISITED
 Line = Int[Array, " H"]
 """Actions from the root on, and `NOBODY` after the last."""
@@ -68,8 +66,7 @@ def rounds_of(playouts: int, batch: int, actions: int) -> int:
 
 def grow(
     root: Any,
-    expand: Callable[[Any, Key], Child],
-    key: Key,
+    expand: Callable[[Any], Child],
     ties: Float[Array, "N A"],
     constant: float,
     playouts: int,
@@ -114,12 +111,10 @@ def grow(
         chosen, _ = jax.lax.fori_loop(0, batch, one, (jnp.zeros(batch, jnp.int32), nothing))
         return chosen
 
-    def add(tree: mctx.Tree, chosen: Int[Array, " n"], free: Int[Array, ""] | int, key: Key) -> mctx.Tree:
+    def add(tree: mctx.Tree, chosen: Int[Array, " n"], free: Int[Array, ""] | int) -> mctx.Tree:
         """Expand the chosen nodes into the places from `free` on, and count the outcomes up to the root."""
         count = chosen.shape[0]
-        found = jax.vmap(expand)(
-            jax.tree.map(lambda leaf: leaf[chosen], tree.embeddings), jax.random.split(key, count)
-        )
+        found = jax.vmap(expand)(jax.tree.map(lambda leaf: leaf[chosen], tree.embeddings))
         above, via = tree.parents[chosen], tree.action_from_parent[chosen]
         final = (chosen != ROOT) & (tree.children_discounts[above, via] == 0.0)
         order = jnp.arange(count)
@@ -158,10 +153,9 @@ def grow(
 
     def batched(index: Int[Array, ""], tree: mctx.Tree) -> mctx.Tree:
         free = 1 + actions + index * batch * actions
-        return add(tree, choose(tree, index), free, jax.random.fold_in(key_rounds, index))
+        return add(tree, choose(tree, index), free)
 
-    key_root, key_rounds = jax.random.split(key)
-    tree = add(_only(root, nodes, actions), jnp.zeros(1, jnp.int32), 1, key_root)
+    tree = add(_only(root, nodes, actions), jnp.zeros(1, jnp.int32), 1)
     tree = jax.lax.fori_loop(0, rounds_of(playouts, batch, actions), batched, tree)
     grown: mctx.Tree = jax.tree.map(lambda leaf: leaf[None], tree)
     return grown

@@ -4,6 +4,7 @@ Every planner is handed one of these, and nobody else says what a disagreement i
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -36,6 +37,19 @@ def empirical_total_variation(particles: Shaped[Array, "E D K"]) -> Float[Array,
     found = jnp.sum(same, axis=-1, dtype=jnp.float32)  # [E, K, E]: of a particle among every member's
     own = jnp.moveaxis(jnp.diagonal(found, axis1=0, axis2=2), -1, 0)[..., None]
     return 2.0 * jnp.mean(jax.nn.relu(1.0 - found / own), axis=1)
+
+
+def looks_at_particles(
+    utility: Callable[[Prediction], Float[Array, ""]], members: int, shape: tuple[int, ...]
+) -> bool:
+    """Whether particles matter to it, where there are some, beyond their means."""
+
+    def of(particles: Array) -> Float[Array, ""]:
+        each = jnp.zeros(members)
+        return utility(Prediction(jnp.zeros((members, *shape)), each, each, particles=particles))
+
+    traced = jax.make_jaxpr(of)(jax.ShapeDtypeStruct((members, *shape, 2), jnp.int8)).jaxpr
+    return any(used is traced.invars[0] for equation in traced.eqns for used in equation.invars)
 
 
 def mean_reward(predicted: Prediction) -> Float[Array, ""]:

@@ -15,13 +15,6 @@ from e3rl.runs.processors import processors
 
 QUICKLY: dict[str, Any] = {"xla_backend_optimization_level": 1}
 """On a CPU programs compile sooner by it and are as fast: most of their time is in library calls."""
-ON_THE_DEVICE: dict[str, Any] = {
-    "xla_gpu_enable_command_buffer": (
-        "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
-    )
-}
-"""On a GPU loops run as graphs of the device, which asks nobody whether to go on; otherwise small networks wait for the
-host at every step."""
 
 
 class OverLanes:
@@ -76,7 +69,7 @@ def _plain(args: tuple) -> tuple:
 
 
 def over_lanes(function: Callable[..., Any]) -> OverLanes:
-    return OverLanes(function, {"cpu": QUICKLY, "gpu": ON_THE_DEVICE}.get(jax.default_backend(), {}))
+    return OverLanes(function, QUICKLY if jax.default_backend() == "cpu" else {})
 
 
 def _lanes(arrays: Any) -> int:
