@@ -239,6 +239,37 @@ def test_seeds_that_were_measured_before_are_not_run_again(tmp_path, monkeypatch
 
 
 @pytest.mark.usefixtures("tiny_experiment")
+def test_seeds_from_several_folders_are_put_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "NeuralProgram", Scripted)
+    whole, parts = tmp_path / "whole", [tmp_path / "a", tmp_path / "b"]
+    for seed, part in zip((8, 7), parts, strict=True):
+        run("lock/tiny", part, print, [seed])
+    run("lock/tiny", whole, print, [8])
+    run("lock/tiny", whole, print, [7, 8])
+    rows = lock.put_together("lock/tiny", tmp_path / "joined", parts)
+    assert is_done("lock/tiny", tmp_path / "joined", [7, 8])
+    texts = [
+        [
+            sorted((folder / name).read_text().splitlines())
+            for name in ("lock-tiny.csv", "lock-tiny-exploring.csv")
+        ]
+        for folder in (whole, tmp_path / "joined")
+    ]
+    assert texts[0] == texts[1]
+    assert len(rows) == len(texts[0][0]) - 1
+    about, alone = (
+        json.loads((folder / "lock-tiny.json").read_text()) for folder in (tmp_path / "joined", whole)
+    )
+    assert [one["seeds"] for one in about["earlier"]] == [[8], [7]]
+    assert about["solved"] == alone["solved"]
+    assert about["explore_return_mean"] == alone["explore_return_mean"]
+    with pytest.raises(UserError, match="measured twice: seeds 8"):
+        lock.put_together("lock/tiny", tmp_path / "joined", parts[:1])
+    with pytest.raises(UserError, match="has no whole seed of lock/tiny"):
+        lock.put_together("lock/tiny", tmp_path / "joined", [tmp_path / "nothing"])
+
+
+@pytest.mark.usefixtures("tiny_experiment")
 def test_a_budget_that_was_judged_before_an_interruption_is_not_judged_again(tmp_path, monkeypatch):
     class Interrupted(Scripted):
         explored = Scripted.explored[:4]

@@ -173,6 +173,10 @@ def parser() -> argparse.ArgumentParser:
         "--confirm", action="store_true", help="confirmatory seeds (500 to 519), into results/confirm"
     )
     sub.add_argument("--again", action="store_true", help="run what is done once more")
+    sub.add_argument(
+        "--parts", type=_folder, nargs="+", metavar="DIR",
+        help="run nothing: put seeds together that other commands have measured into these folders (locks)",
+    )  # fmt: skip
     sub.add_argument("--workers", type=_count, metavar="N", help="run so many cells at once, in processes")
     sub.add_argument("--on", choices=["ray"], help="run cells on a Ray cluster (pip install 'e3rl[ray]')")
     sub.add_argument("--address", help="of a running Ray cluster, or auto (default: start one here)")

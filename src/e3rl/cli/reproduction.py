@@ -51,6 +51,8 @@ def reproduce(args: argparse.Namespace) -> int:
     if args.experiment not in {*EXPERIMENTS, *DRAWN, "dreem"}:
         raise UserError(f"unknown experiment {args.experiment!r}; `e3rl reproduce` lists them")
     task = task_of(args.experiment, args.out or results_folder(args.experiment, root))
+    if args.parts:
+        return _put_together(task, args)
     if args.workers or args.on:
         return _sweep([task], args)
     rows = run_cell(task)
@@ -59,6 +61,21 @@ def reproduce(args: argparse.Namespace) -> int:
         print(json.dumps({"figures": figures}) if args.json else "\n".join(figures))
     elif args.json:
         print(json.dumps({"rows": rows}))
+    return 0
+
+
+def _put_together(task: "Task", args: argparse.Namespace) -> int:
+    from e3rl.experiments.lock import LOCK_EXPERIMENTS, put_together
+
+    if task.cell not in LOCK_EXPERIMENTS:
+        raise UserError(f"--parts puts seeds of lock experiments together, and {task.cell} is none")
+    if task.seeds or task.smoke or task.again or args.workers or args.on:
+        raise UserError("--parts runs nothing: leave --seeds, --scale, --again, --workers and --on out")
+    rows = put_together(task.cell, task.out, args.parts)
+    if args.json:
+        print(json.dumps({"rows": rows}))
+    seeds = sorted({row["seed"] for row in rows})
+    say(f"{task.cell}: {len(seeds)} seeds put together in {task.out}: {', '.join(map(str, seeds))}")
     return 0
 
 

@@ -1,9 +1,11 @@
 """Seeds of a lock experiment that an earlier command has measured whole: they are not run again when more are asked."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from e3rl.experiments.tables import Row, stored_rows
+from e3rl.types import UserError
 
 MADE = ("seeds", "command", "commit", "version", "jax", "device", "machine")
 """What is kept of how the seeds of a table came about."""
@@ -52,4 +54,23 @@ def earlier_seeds(
         tuple(row for row in beside if row["seed"] in seeds),
         explored,
         (*before, made),
+    )
+
+
+def together(parts: Sequence[Earlier]) -> Earlier:
+    """All of them in one; an error where two have the same seed."""
+    seeds = [seed for part in parts for seed in part.seeds]
+    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if twice:
+        raise UserError(f"measured twice: seeds {', '.join(map(str, twice))}")
+    rewards = dict.fromkeys(reward for part in parts for reward, _ in part.explored)
+    return Earlier(
+        tuple(sorted(seeds)),
+        tuple(row for part in parts for row in part.rows),
+        tuple(row for part in parts for row in part.curves),
+        tuple(
+            (reward, {seed: mean for part in parts for seed, mean in part.mean_return(reward).items()})
+            for reward in rewards
+        ),
+        tuple(one for part in parts for one in part.made),
     )

@@ -84,3 +84,12 @@ FIGURES = {
     "figure-5": PaperFigure("predictions in a maze", ("predictions",)),
 }
 FIGURES["paper"] = PaperFigure("everything", _all(FIGURES.values()))
+FIGURES["defaults"] = PaperFigure(
+    "Neural-E³ with e3rl's settings, of all figures",
+    (
+        *(f"{family}/h{horizon}" for family in ("lock", "stopping-protocol") for horizon in HORIZONS),
+        *(f"maze/{size}-e3rl" for size in SIZES),
+        "mountaincar/e3rl",
+        "acrobot/e3rl",
+    ),
+)

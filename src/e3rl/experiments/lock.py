@@ -18,7 +18,7 @@ from e3rl.e3 import Epoch
 from e3rl.envs.lock import CombinationLock
 from e3rl.envs.spec import spec_of
 from e3rl.experiments.curves import stretches
-from e3rl.experiments.earlier import Earlier, earlier_seeds
+from e3rl.experiments.earlier import Earlier, earlier_seeds, together
 from e3rl.experiments.names import LOCK, settings_name, spread
 from e3rl.experiments.smoke import BUDGET, LEVELS, smaller
 from e3rl.experiments.tables import (
@@ -261,10 +261,7 @@ def run(
         [NeuralE3.describe(LOCK, own, own["seed"], config) for own in options],
     )
 
-    together = tuple(sorted((*earlier.seeds, *seeds)))
-    unlike = together != experiment.seeds
-    told = about_cell(name, experiment, config, together, together if unlike else (), smoke)
-    told |= {"earlier": earlier.made} if earlier.made else {}
+    told = _told(name, experiment, config, seeds, earlier, smoke)
 
     def judge(episodes: int, models: Any, replay: Any) -> None:
         if episodes not in budgets or any(row["episodes"] == episodes for row in rows):
@@ -298,6 +295,37 @@ def run(
     program.explore(record, True, last, after)
     forget_runs(out, name)
     return [*earlier.rows, *rows]
+
+
+def put_together(name: str, out: Path, parts: Sequence[Path]) -> list[dict[str, Any]]:
+    """The results in `out` with those of seeds that other commands have measured whole, each into a folder of its own:
+    at once, on one machine or on several."""
+    experiment = experiment_of(name)
+    config = config_of(experiment)
+    found = []
+    for folder in (out, *parts):
+        about, rows = kept(table_path(folder, name), experiment, config)
+        one = earlier_seeds(about, rows, experiment.measures, curves_path(folder, name), CURVE_KINDS)
+        if folder is not out and not one.seeds:
+            raise UserError(f"{folder} has no whole seed of {name} with today's settings")
+        found.append(one)
+    earlier = together(found)
+    write(out, [], _told(name, experiment, config, (), earlier, False), {}, earlier)
+    return list(earlier.rows)
+
+
+def _told(
+    name: str,
+    experiment: LockExperiment,
+    config: NeuralE3Config,
+    seeds: Sequence[int],
+    earlier: Earlier,
+    smoke: bool,
+) -> dict[str, Any]:
+    all_seeds = tuple(sorted((*earlier.seeds, *seeds)))
+    unlike = all_seeds != experiment.seeds
+    told = about_cell(name, experiment, config, all_seeds, all_seeds if unlike else (), smoke)
+    return told | ({"earlier": earlier.made} if earlier.made else {})
 
 
 def tally(rows: list[dict[str, Any]], episodes: int) -> str:
