@@ -1,6 +1,7 @@
 """A search that asks ahead grows the tree of one that does not."""
 
 import dataclasses
+import types
 from unittest import mock
 
 import equinox as eqx
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import ACTIONS, BITS, HORIZON, MEMBERS, STATES, bits_of, numpy_network, tables
 
+from e3rl.models import bernoulli_steps
 from e3rl.models.bernoulli import Bernoulli, BernoulliDynamics
 from e3rl.models.bernoulli_steps import BernoulliSteps
 from e3rl.models.ensemble import make_ensemble
@@ -59,6 +61,7 @@ def grown(ensemble, settings, backend, time=0, value=None, line=None, utility=No
         mock.patch.object(mcts.mctx, "search", recorded(mcts.mctx.search)),
         mock.patch.object(mcts.ahead, "search", recorded(ahead.search)),
         mock.patch.object(jax, "default_backend", return_value=backend),
+        mock.patch.object(bernoulli_steps, "_generation", return_value=9.0),
     ):
         return run(ensemble, value, jnp.array(time), line)
 
@@ -148,3 +151,19 @@ def test_returns_are_those_of_a_loop(steps, value):
         after = gained + onwards * after
         slow.insert(0, after)
     np.testing.assert_allclose(ahead.discounted(reward, discount, jnp.float32(value)), slow, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("bits", "width", "generation", "fit"),
+    [
+        (23, 50, "9.0", True),
+        (103, 50, "8.6", True),
+        (303, 50, "9.0", False),
+        (23, 50, "7.5", False),
+        (23, 50, "gfx90a", False),
+    ],
+)
+def test_a_device_without_the_room_takes_a_step_at_a_time(bits, width, generation, fit, monkeypatch):
+    device = types.SimpleNamespace(compute_capability=generation)
+    monkeypatch.setattr(jax, "devices", lambda: [device])
+    assert bernoulli_steps.fits(bits, width) is fit

@@ -128,9 +128,10 @@ class BernoulliDynamics(DiceTelling):
     def many_steps(self, particles: int) -> ManySteps | None:
         if jax.default_backend() != "gpu":
             return None
-        from e3rl.models.bernoulli_steps import BernoulliSteps  # Pallas takes a while to import
+        from e3rl.models.bernoulli_steps import BernoulliSteps, fits  # Pallas takes a while to import
 
-        return BernoulliSteps(self, particles)
+        _, width, bits = self.weights.observe.shape
+        return BernoulliSteps(self, particles) if fits(bits, width) else None
 
     def most_likely(self, prediction: Prediction) -> Float[Array, "D *K"]:
         return jnp.round(prediction.obs)

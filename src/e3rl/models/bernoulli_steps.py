@@ -24,6 +24,11 @@ ROWS, WARPS = 64, 4
 """Particles of one block, and how many threads share them."""
 LEAST = 16
 """Matrix units take no smaller sides."""
+ROOM = 96 * 1024
+"""Bytes that every device of these generations has beside its matrix units, where operands are kept."""
+OLDEST = 8.0
+"""NVIDIA's compute capability."""
+FLOAT = 4
 
 Held = UInt8[Array, "E rows bytes"]
 """Particles as the device holds them: rows of bits, with room for what else a network tells of them."""
@@ -42,6 +47,22 @@ class Weights(NamedTuple):
 def side(length: int) -> int:
     """A device's arrays have sides that are powers of two."""
     return max(LEAST, 1 << (length - 1).bit_length())
+
+
+def fits(bits: int, width: int) -> bool:
+    """Whether this device takes networks of that size."""
+    columns, units = side(bits + 2), side(width)
+    operands = 2 * FLOAT * (max(ROWS, units) * columns + units * units)
+    return operands <= ROOM and _generation() >= OLDEST
+
+
+def _generation() -> float:
+    """0 of a device that is none of NVIDIA's."""
+    told = getattr(jax.devices()[0], "compute_capability", "")
+    try:
+        return float(told)
+    except ValueError:
+        return 0.0
 
 
 class BernoulliSteps(ManySteps):
