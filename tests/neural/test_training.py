@@ -11,13 +11,20 @@ import pytest
 import tiny
 from tiny import AGENT, SEEDS, TINY, assert_same_run
 
+from e3rl.neural.compiled_agent import CompiledAgent
 from e3rl.planners import PLANNERS
+from e3rl.runs import lanes
 from e3rl.runs.folder import RunFolder, read_json, read_metrics
 from e3rl.runs.record import StopAsked
 from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
 
 FIRST = SEEDS[:1]
+OURS = {
+    f"jit({name})"
+    for name in ("compiled", "collect", "play_on", "update_models", "exploit", "exploit_episodes")
+}
+"""Programs that are compiled ahead; the first is what all are called where types are checked."""
 
 
 def learn(out=None, config=TINY, seeds=SEEDS, resume=False, watch=lambda progress: None):
@@ -294,3 +301,30 @@ def test_every_way_to_explore_and_exploit_runs_to_the_end(tmp_path, changes):
     assert all(math.isfinite(float(row["disagreement"])) for row in rows)
     known = [math.isfinite(float(row["v_explore"])) for row in rows[1:explored]]
     assert known == [PLANNERS.name_of(type(config.planner)) == "mcts"] * (explored - 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "seeds"),
+    [({"rounds.count": 1}, FIRST), ({"explore.update_every": 2, "explore.per_epoch": 1}, SEEDS)],
+    ids=["with practice", "learning inside episodes"],
+)
+def test_compiling_ahead_compiles_nothing_twice_and_changes_nothing(changes, seeds, tmp_path, monkeypatch):
+    """Whether a processor is to spare is no matter but for the time that it takes."""
+    config, counts = changed(TINY, {"explore.episodes": 3, **changes}), []
+
+    def listen(event, _, fun_name="", **others):
+        counts[-1] += event.endswith("backend_compile_duration") and fun_name in OURS
+
+    monkeypatch.setattr("e3rl.neural.training.compiled_agent", CompiledAgent)
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        for name, processors in {"alone": [0], "helped": [0, 1, 2]}.items():
+            monkeypatch.setattr(lanes, "processors", lambda processors=processors: processors)
+            counts.append(0)
+            learn(tmp_path / name, config, seeds)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert counts[0] == counts[1] > 4
+    for seed in seeds:
+        one, other = (RunFolder(tmp_path / name / f"seed{seed}") for name in ("alone", "helped"))
+        assert one.policy.read_bytes() == other.policy.read_bytes()

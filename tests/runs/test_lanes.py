@@ -1,11 +1,15 @@
 """Several seeds in one program: what they do at once, each does alone."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from e3rl.runs import lanes
 from e3rl.runs.lanes import as_lane, by_lane, lane_of, over_lanes, seed_keys, side_by_side
 from e3rl.types import key_for
 
@@ -76,6 +80,92 @@ def test_lanes_that_are_over_cost_nothing():
     assert found.shape == (4,)
     assert sorted(called) == [1.0, 3.0]
     np.testing.assert_array_equal(added(*given), [11.0, 22.0, 33.0, 44.0])
+
+
+OURS = ("jit(walk)", "jit(slow)", "jit(compiled)")
+"""The last is what a function is called where its types are checked."""
+
+
+class Compiled:
+    """How many programs over lanes were compiled since."""
+
+    def __init__(self):
+        self.count = 0
+        jax.monitoring.register_event_duration_secs_listener(self.listen)
+
+    def listen(self, event, _, fun_name="", **others):
+        self.count += event.endswith("backend_compile_duration") and fun_name in OURS
+
+
+@pytest.fixture
+def compiled():
+    seen = Compiled()
+    yield seen
+    jax.monitoring.unregister_event_duration_listener(seen.listen)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize("which", [[1], [0, 1, 2]])
+def test_what_was_compiled_ahead_is_not_compiled_again(which, backend, compiled, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    usual, walked = over_lanes(walk), over_lanes(walk)
+    place, jump, key, count = arguments(which)
+    with ThreadPoolExecutor(1) as pool:
+        walked.compile_ahead(pool, jax.ShapeDtypeStruct(place.shape, place.dtype), jump, key, count)
+    assert compiled.count == 1
+    found = walked(place, jump, key, count)
+    assert compiled.count == 1
+    expected = usual(place, jump, key, count)
+    assert compiled.count == 2
+    for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_who_comes_while_it_is_compiled_waits_and_who_comes_before_does_it_himself(compiled):
+    given = arguments([0])
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(*args):
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            threading.Timer(0.3, go_on.set).start()
+            assert go_on.wait(60)
+        return walk(*args)
+
+    waited, own = over_lanes(slow), over_lanes(walk)
+    with ThreadPoolExecutor(1) as pool:
+        waited.compile_ahead(pool, *given)
+        own.compile_ahead(pool, *given)
+        assert begun.wait(60)
+        own(*given)
+        assert not go_on.is_set()
+        waited(*given)
+    assert go_on.is_set()
+    assert compiled.count == 2
+
+
+def test_what_cannot_be_compiled_says_so_when_it_is_called():
+    def wrong(x):
+        raise ValueError(f"not with {x.shape}")
+
+    added = over_lanes(wrong)
+    with ThreadPoolExecutor(1) as pool:
+        added.compile_ahead(pool, jnp.zeros((1, 2)))
+    with pytest.raises(ValueError, match=r"not with \(2,\)"):
+        added(jnp.zeros((1, 2)))
+
+
+def test_helpers_are_there_where_a_processor_is_to_spare(monkeypatch):
+    monkeypatch.setattr(lanes, "processors", lambda: [3])
+    with lanes.helpers() as pool:
+        assert pool is None
+    monkeypatch.setattr(lanes, "processors", lambda: [3, 4])
+    go_on = threading.Event()
+    with lanes.helpers() as pool:
+        under_way, never = pool.submit(go_on.wait, 60), pool.submit(list)
+    assert never.cancelled()
+    go_on.set()
+    assert under_way.result()
 
 
 def test_trees_become_lanes_and_lanes_trees():

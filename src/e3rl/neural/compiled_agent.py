@@ -2,6 +2,7 @@
 
 import functools
 from collections import deque
+from concurrent.futures import Executor
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -50,6 +51,33 @@ class CompiledAgent:
         self._is_surprised = over_lanes(one.is_surprised)
         self._exploit_episodes = over_lanes(one.exploit_episodes)
         self._evaluate = over_lanes(one.evaluate)
+
+    def compile_ahead(self, helpers: Executor, env: Environment, keys: Keys) -> None:
+        """What is asked for after `init` and the first plan, in that order."""
+        t, yes = jnp.zeros(len(keys), jnp.int32), jnp.ones(len(keys), bool)
+        models, value, replay = eqx.filter_eval_shape(jax.vmap(self.one.fresh), keys)
+        policy = Policy(models, value, replay.scale)
+        exploiting = eqx.filter_eval_shape(jax.vmap(self.one.untrained), models, replay.scale, keys)
+        playing = None
+        if isinstance(env, AbstractEnvironment) and self.config.explore.update_every > 0:
+            playing = eqx.filter_eval_shape(jax.vmap(self.one.begin), env, keys, t)
+
+        def explore(fresh: bool) -> None:
+            if playing is not None:
+                self._play_on.compile_ahead(helpers, env, playing, policy, replay, keys, t, yes, fresh)
+            elif isinstance(env, AbstractEnvironment):
+                self._collect.compile_ahead(helpers, env, policy, replay, keys, t, fresh)
+
+        explore(True)
+        self.update_models.compile_ahead(helpers, models, replay, keys, t)
+        explore(False)
+        self.exploit.compile_ahead(helpers, models, replay, keys)
+        rounds, judged = self.config.rounds, self.config.evaluation_episodes
+        if isinstance(env, AbstractEnvironment):
+            for count in [rounds.episodes, judged] if rounds.count > 0 else [judged]:
+                self._exploit_episodes.compile_ahead(helpers, env, exploiting, replay, keys, t, count)
+        if rounds.count > 1 and rounds.updates > 0:
+            self.refine.compile_ahead(helpers, exploiting, replay, keys, t)
 
     def collect(
         self,

@@ -24,7 +24,7 @@ from e3rl.planners.base import Policy
 from e3rl.replay import Replay
 from e3rl.runs.agent import AbstractProgram
 from e3rl.runs.handover import Steps
-from e3rl.runs.lanes import norms, seed_keys, side_by_side, unless_over
+from e3rl.runs.lanes import helpers, norms, seed_keys, side_by_side, unless_over
 from e3rl.runs.progress import PRACTISING
 from e3rl.runs.record import Record
 from e3rl.types import Key, Keys, UserError, key_for
@@ -74,7 +74,10 @@ class NeuralProgram(AbstractProgram):
         def exploit(models: ModelSet, replay: Replay, _: np.ndarray) -> Any:
             return self.exploit(record, models, replay)
 
-        return self.explore(record, resume, exploit)
+        with helpers() as pool:
+            if pool is not None:
+                self.agent.compile_ahead(pool, self.env, self.keys)
+            return self.explore(record, resume, exploit)
 
     def explore(
         self,
@@ -140,7 +143,7 @@ class NeuralProgram(AbstractProgram):
         return self.agent.one.epochs * self.config.explore.per_epoch
 
     def _epoch(self, t: int) -> Int[Array, " lanes"]:
-        return jnp.full(len(self.seeds), t)
+        return jnp.full(len(self.seeds), t, jnp.int32)
 
     def _plan(
         self, models: ModelSet, replay: Replay, policy: Policy, t: int

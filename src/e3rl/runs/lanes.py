@@ -1,7 +1,8 @@
 """Several seeds in one program: every array carries a leading axis of lanes, one for each seed."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +16,8 @@ from e3rl.runs.processors import processors
 
 QUICKLY: dict[str, Any] = {"xla_backend_optimization_level": 1}
 """On a CPU programs compile sooner by it and are as fast: most of their time is in library calls."""
+MOST_HELPERS = 4
+"""Threads that compile at a time: there are not many programs."""
 
 
 class OverLanes:
@@ -35,10 +38,13 @@ class OverLanes:
                 return _strong(as_lane(one_lane(lane_of(arrays))))
             return _strong(jax.vmap(one_lane)(arrays))
 
+        compiled.__name__ = function.__name__  # which logs and profiles say
         jit: Any = eqx.filter_jit  # whose annotations leave out what it hands on to JAX
         self._compiled = jit(compiled, compiler_options=options)
         self._seen: set[tuple] = set()
         """Plain numbers for which there is a program of one lane."""
+        self._coming: dict[tuple, Future] = {}
+        """Programs that other threads compile, or will."""
 
     def __call__(self, *args: Any, over: Bool[np.ndarray, " lanes"] | None = None) -> Any:
         """Of lanes that are `over` nobody looks at the result: on a CPU they cost nothing."""
@@ -46,7 +52,17 @@ class OverLanes:
         if lanes > 1 and jax.default_backend() == "cpu":
             wanted = range(lanes) if over is None else np.flatnonzero(~over).tolist()
             return self._in_threads(args, lanes, wanted)
+        coming = self._coming.pop(_plain(args), None)
+        if coming is not None and not coming.cancel():
+            coming.exception()  # waits; what was wrong comes up again, here
         return self._compiled(*args)
+
+    def compile_ahead(self, helpers: Executor, *args: Any) -> None:
+        """By one of the `helpers`, for arguments of these shapes; not where the arguments themselves come first."""
+        alone = jax.default_backend() == "cpu"  # where the program is that of one lane
+        like = jax.tree.map(lambda leaf: _like(leaf, alone), args)
+        # JAX finds what was compiled when the function is called.
+        self._coming[_plain(args)] = helpers.submit(lambda: self._compiled.lower(*like).compile())
 
     def _in_threads(self, args: tuple, lanes: int, wanted: Sequence[int]) -> Any:
         all_lanes = by_single_lane(args, lanes)
@@ -66,6 +82,30 @@ class OverLanes:
 def _plain(args: tuple) -> tuple:
     """The plain numbers among arguments: for each there is a program."""
     return tuple(arg for arg in args if isinstance(arg, int | float))
+
+
+def _like(leaf: Any, alone: bool) -> Any:
+    """What is as good to compile for as an array of this shape, or the first of its lanes, and takes no room."""
+    if not isinstance(leaf, jax.ShapeDtypeStruct | jax.Array):
+        return leaf
+    shape = (1, *leaf.shape[1:]) if alone else leaf.shape
+    if _is_key(leaf):
+        return jnp.broadcast_to(jax.random.key(0), shape)
+    return np.broadcast_to(np.zeros((), leaf.dtype), shape)
+
+
+@contextmanager
+def helpers() -> Iterator[Executor | None]:
+    """Threads that compile while something else is done, if there is a processor to spare."""
+    spare = min(len(processors()) - 1, MOST_HELPERS)
+    if spare < 1:
+        yield None
+        return
+    pool = ThreadPoolExecutor(spare)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def over_lanes(function: Callable[..., Any]) -> OverLanes:
@@ -94,7 +134,7 @@ def by_single_lane(tree: Any, lanes: int) -> list[Any]:
     return [jax.tree.unflatten(structure, part) for part in parts]
 
 
-def _is_key(leaf: Array) -> bool:
+def _is_key(leaf: Array | jax.ShapeDtypeStruct) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
