@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from e3rl.experiments.durations import measured
+from e3rl.experiments.durations import device_of, measured
 
 STOPPING = "experiment,reward,seed,by_itself,seconds"
 UNIFIED = "experiment,agent,reward,seed,seconds"
@@ -38,3 +38,11 @@ def test_what_is_told_outright(tmp_path):
     (folder / "one.csv").write_text(f"{STOPPING}\none,standard,0,True,1.0\n")
     (folder / "one.json").write_text(json.dumps({"experiment": "one", "device": "cpu", "seconds": 7.5}))
     assert measured(tmp_path)["one"].seconds == 7.5
+
+
+def test_seeds_of_earlier_commands_say_where_they_were_computed():
+    """Not where they were put together."""
+    here, there = {"device": "cpu", "settings": {"seeds": [0, 1]}}, "NVIDIA H200"
+    assert device_of(here) == "cpu"
+    assert device_of(here | {"earlier": [{"device": there, "seeds": [seed]} for seed in (0, 1)]}) == there
+    assert device_of(here | {"earlier": [{"device": there, "seeds": [1]}]}) == f"{there} and cpu"

@@ -112,6 +112,17 @@ def test_a_table_across():
     assert "| python-env/overhead/x1 | 4 s | 2 s | 0.50× | 1× |" in TABLES["bench envs overhead"](found)
 
 
+def test_what_a_gpu_did():
+    rows = [
+        bench_row("accelerator/plan-h20/one-by-one/x10", 0.0425, per_seed_s=0.00425),
+        bench_row("accelerator/lock-h20-30h/x40", 96.0, per_seed_s=2.4, solved=39, episodes=24_000),
+    ]
+    assert list(TABLES["bench accelerator"](evidence("accelerator", rows)))[1:3] == [
+        "| plan-h20/one-by-one, 10 | 42.5 ms | 4.25 ms |  |",
+        "| lock-h20-30h, 40 | 96 s | 2.4 s | 39 of 40 |",
+    ]
+
+
 def test_what_sentences_say():
     found = evidence("neural", PLANS)
     assert number("bench-target neural/plan/", found) == "1 of 2"

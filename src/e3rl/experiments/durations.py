@@ -29,8 +29,16 @@ def measured(results: Path) -> dict[str, Took]:
     for path in sorted(results.glob("*/*.json")):
         about = json.loads(path.read_text())
         if isinstance(about, dict) and "experiment" in about and path.with_suffix(".csv").is_file():
-            found[about["experiment"]] = Took(seconds_of(about, path.with_suffix(".csv")), about["device"])
+            found[about["experiment"]] = Took(seconds_of(about, path.with_suffix(".csv")), device_of(about))
     return found
+
+
+def device_of(about: dict[str, Any]) -> str:
+    """Where it was computed, which is not where seeds of earlier commands are only put together."""
+    earlier = about.get("earlier", [])
+    seeds = {seed for each in earlier for seed in each["seeds"]}
+    here = [] if seeds and seeds >= set(about["settings"]["seeds"]) else [about["device"]]
+    return " and ".join(dict.fromkeys([*(each["device"] for each in earlier), *here]))
 
 
 def seconds_of(about: dict[str, Any], table: Path) -> float:

@@ -190,6 +190,19 @@ def search_sizes(evidence: Evidence) -> Lines:
         yield row("search", *(duration(one["ours_s"]) for one in rows.values()))
 
 
+def on_a_gpu(evidence: Evidence) -> Lines:
+    """Actions and whole runs of many seeds as one program."""
+    rows = rows_of(evidence, "accelerator/")
+    if not rows:
+        return
+    yield head("row", "all seeds", "a seed", "solved")
+    for one in rows:
+        name, seeds = one["name"].removeprefix("accelerator/").rsplit("/x", 1)
+        solved = f"{one['solved']} of {seeds}" if "solved" in one else ""
+        yield row(f"{name}, {seeds}", duration(one["ours_s"]), duration(one["per_seed_s"]), solved)
+    yield from _run_of(evidence, "accelerator")
+
+
 TABLES: dict[str, Callable[[Evidence], Lines]] = {
     "bench start": whole_runs,
     "bench envs": random_play,
@@ -211,4 +224,5 @@ TABLES: dict[str, Callable[[Evidence], Lines]] = {
     "bench baselines": lambda evidence: beside(evidence, "Stable-Baselines3", "baselines/"),
     "bench dreem": lambda evidence: beside(evidence, "brute force", "dreem/"),
     "bench tabular": lambda evidence: beside(evidence, "NumPy", "tabular/"),
+    "bench accelerator": on_a_gpu,
 }
