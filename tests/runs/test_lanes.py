@@ -104,10 +104,8 @@ def compiled():
     jax.monitoring.unregister_event_duration_listener(seen.listen)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "gpu"])
 @pytest.mark.parametrize("which", [[1], [0, 1, 2]])
-def test_what_was_compiled_ahead_is_not_compiled_again(which, backend, compiled, monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+def test_what_was_compiled_ahead_is_not_compiled_again(which, compiled):
     usual, walked = over_lanes(walk), over_lanes(walk)
     place, jump, key, count = arguments(which)
     with ThreadPoolExecutor(1) as pool:
@@ -156,6 +154,7 @@ def test_what_cannot_be_compiled_says_so_when_it_is_called():
 
 
 def test_helpers_are_there_where_a_processor_is_to_spare(monkeypatch):
+    """And nobody is timed."""
     monkeypatch.setattr(lanes, "processors", lambda: [3])
     with lanes.helpers() as pool:
         assert pool is None
@@ -166,6 +165,9 @@ def test_helpers_are_there_where_a_processor_is_to_spare(monkeypatch):
     assert never.cancelled()
     go_on.set()
     assert under_way.result()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    with lanes.helpers() as pool:
+        assert pool is None
 
 
 def test_trees_become_lanes_and_lanes_trees():

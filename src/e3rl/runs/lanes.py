@@ -58,9 +58,8 @@ class OverLanes:
         return self._compiled(*args)
 
     def compile_ahead(self, helpers: Executor, *args: Any) -> None:
-        """By one of the `helpers`, for arguments of these shapes; not where the arguments themselves come first."""
-        alone = jax.default_backend() == "cpu"  # where the program is that of one lane
-        like = jax.tree.map(lambda leaf: _like(leaf, alone), args)
+        """By one of the `helpers`, for a lane of arguments of these shapes; not where such arguments come first."""
+        like = jax.tree.map(_like, args)
         # JAX finds what was compiled when the function is called.
         self._coming[_plain(args)] = helpers.submit(lambda: self._compiled.lower(*like).compile())
 
@@ -84,11 +83,11 @@ def _plain(args: tuple) -> tuple:
     return tuple(arg for arg in args if isinstance(arg, int | float))
 
 
-def _like(leaf: Any, alone: bool) -> Any:
-    """What is as good to compile for as an array of this shape, or the first of its lanes, and takes no room."""
+def _like(leaf: Any) -> Any:
+    """What is as good to compile for as the first lane of an array of this shape, and takes no room."""
     if not isinstance(leaf, jax.ShapeDtypeStruct | jax.Array):
         return leaf
-    shape = (1, *leaf.shape[1:]) if alone else leaf.shape
+    shape = (1, *leaf.shape[1:])
     if _is_key(leaf):
         return jnp.broadcast_to(jax.random.key(0), shape)
     return np.broadcast_to(np.zeros((), leaf.dtype), shape)
@@ -96,9 +95,10 @@ def _like(leaf: Any, alone: bool) -> Any:
 
 @contextmanager
 def helpers() -> Iterator[Executor | None]:
-    """Threads that compile while something else is done, if there is a processor to spare."""
+    """Threads that compile for a CPU while it does something else, if there is a processor to spare. An accelerator's
+    programs are chosen by timing, which must not be disturbed."""
     spare = min(len(processors()) - 1, MOST_HELPERS)
-    if spare < 1:
+    if spare < 1 or jax.default_backend() != "cpu":
         yield None
         return
     pool = ThreadPoolExecutor(spare)
