@@ -374,6 +374,9 @@ def test_bench_shows_the_columns_that_a_benchmark_names(tmp_path, monkeypatch, c
     [
         (["evaluate", "nowhere"], "nowhere holds no run"),
         (["report", "nowhere"], "nowhere holds no run"),
+        (["reproduce", "figure-2b", "--parts", "a"], "--parts puts seeds of lock .*, and figure-2b is none"),
+        (["reproduce", "--parts", "a"], "--parts puts seeds of lock .*, and a list is none"),
+        (["reproduce", "lock/h5", "--parts", "a", "--workers", "2"], "--parts runs nothing: only --out and"),
         (["reproduce", "lock/h6"], "unknown experiment 'lock/h6'"),
         (["reproduce", "lock/h5", "--seeds", "a,b"], "--seeds takes whole numbers .* got 'a,b'"),
         (["reproduce", "lock/h5", "--seeds", "-1"], "seeds must be from 0 to .*, got -1"),

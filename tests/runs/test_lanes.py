@@ -87,14 +87,17 @@ OURS = ("jit(walk)", "jit(slow)", "jit(compiled)")
 
 
 class Compiled:
-    """How many programs over lanes were compiled since."""
+    """How many programs over lanes were compiled since, by a helper and by others."""
 
     def __init__(self):
-        self.count = 0
+        self.by_helpers = self.by_others = 0
         jax.monitoring.register_event_duration_secs_listener(self.listen)
 
     def listen(self, event, _, fun_name="", **others):
-        self.count += event.endswith("backend_compile_duration") and fun_name in OURS
+        if event.endswith("backend_compile_duration") and fun_name in OURS:
+            helps = threading.current_thread().name.startswith(lanes.COMPILES)
+            self.by_helpers += helps
+            self.by_others += not helps
 
 
 @pytest.fixture
@@ -104,17 +107,20 @@ def compiled():
     jax.monitoring.unregister_event_duration_listener(seen.listen)
 
 
+def helper():
+    return ThreadPoolExecutor(1, thread_name_prefix=lanes.COMPILES)
+
+
 @pytest.mark.parametrize("which", [[1], [0, 1, 2]])
 def test_what_was_compiled_ahead_is_not_compiled_again(which, compiled):
     usual, walked = over_lanes(walk), over_lanes(walk)
     place, jump, key, count = arguments(which)
-    with ThreadPoolExecutor(1) as pool:
+    with helper() as pool:
         walked.compile_ahead(pool, jax.ShapeDtypeStruct(place.shape, place.dtype), jump, key, count)
-    assert compiled.count == 1
     found = walked(place, jump, key, count)
-    assert compiled.count == 1
+    assert (compiled.by_helpers, compiled.by_others) == (1, 0)
     expected = usual(place, jump, key, count)
-    assert compiled.count == 2
+    assert (compiled.by_helpers, compiled.by_others) == (1, 1)
     for one, other in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -126,20 +132,19 @@ def test_who_comes_while_it_is_compiled_waits_and_who_comes_before_does_it_himse
     def slow(*args):
         if threading.current_thread() is not threading.main_thread():
             begun.set()
-            threading.Timer(0.3, go_on.set).start()
             assert go_on.wait(60)
         return walk(*args)
 
     waited, own = over_lanes(slow), over_lanes(walk)
-    with ThreadPoolExecutor(1) as pool:
+    with helper() as pool:
         waited.compile_ahead(pool, *given)
         own.compile_ahead(pool, *given)
         assert begun.wait(60)
         own(*given)
-        assert not go_on.is_set()
+        assert (compiled.by_helpers, compiled.by_others) == (0, 1)
+        threading.Timer(0.3, go_on.set).start()
         waited(*given)
-    assert go_on.is_set()
-    assert compiled.count == 2
+    assert (compiled.by_helpers, compiled.by_others) == (1, 1)
 
 
 def test_what_cannot_be_compiled_says_so_when_it_is_called():
@@ -147,26 +152,26 @@ def test_what_cannot_be_compiled_says_so_when_it_is_called():
         raise ValueError(f"not with {x.shape}")
 
     added = over_lanes(wrong)
-    with ThreadPoolExecutor(1) as pool:
+    with helper() as pool:
         added.compile_ahead(pool, jnp.zeros((1, 2)))
     with pytest.raises(ValueError, match=r"not with \(2,\)"):
         added(jnp.zeros((1, 2)))
 
 
-def test_helpers_are_there_where_a_processor_is_to_spare(monkeypatch):
+def test_somebody_helps_where_a_processor_is_to_spare(monkeypatch):
     """And nobody is timed."""
     monkeypatch.setattr(lanes, "processors", lambda: [3])
-    with lanes.helpers() as pool:
+    with lanes.compiling() as pool:
         assert pool is None
     monkeypatch.setattr(lanes, "processors", lambda: [3, 4])
     go_on = threading.Event()
-    with lanes.helpers() as pool:
+    with lanes.compiling() as pool:
         under_way, never = pool.submit(go_on.wait, 60), pool.submit(list)
     assert never.cancelled()
     go_on.set()
     assert under_way.result()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    with lanes.helpers() as pool:
+    with lanes.compiling() as pool:
         assert pool is None
 
 

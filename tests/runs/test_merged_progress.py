@@ -62,6 +62,6 @@ def test_the_line_says_how_many_seeds_are_done(capsys):
         line(at("training to exploit", 20, 20, apart=2, done=1))
     assert capsys.readouterr().err.splitlines() == [
         "explore: episode 20/20, return 1.00, disagreement 0.50, 0 of 2 seeds done",
-        "training to exploit: episode 20/20, no more episodes needed; compiled first, up to a minute, "
+        "training to exploit: episode 20/20, no more episodes needed; compiled if new, up to a minute, "
         "1 of 2 seeds done",
     ]

@@ -38,7 +38,7 @@ def test_lines(clock, capsys):
         "explore: episode 1/10, return 1.50, disagreement 0.25",
         "explore: episode 6/10, return 1.50, about 4 s left",
         "explore: episode 10/10, return 1.50, disagreement 0.25",
-        "training to exploit: episode 10/10, no more episodes needed; compiled first, up to a minute",
+        "training to exploit: episode 10/10, no more episodes needed; compiled if new, up to a minute",
         "exploit: episode 110/10, return 1.50, disagreement 0.25",
     ]
 
@@ -79,7 +79,7 @@ def test_rounds_of_practice_say_which(clock, capsys):
         line(at("training to exploit", 5, 1.0)._replace(what="round 2/4"))
         line(at("practising", 7, 2.0, disagreement=math.nan)._replace(what="round 2/4"))
     assert capsys.readouterr().err.splitlines() == [
-        "training to exploit: episode 5/10, for round 2/4; compiled first, up to a minute",
+        "training to exploit: episode 5/10, for round 2/4; compiled if new, up to a minute",
         "practising: round 2/4, return 1.50",
     ]
 

@@ -31,6 +31,8 @@ def reproduce(args: argparse.Namespace) -> int:
     from e3rl.experiments.sweep import Task
     from e3rl.reports.drawn import DRAWN
 
+    if args.parts:
+        return _put_together(args)
     if args.experiment is None or args.list:
         return _list_experiments(args.json)
     if args.experiment == "claims":
@@ -51,8 +53,6 @@ def reproduce(args: argparse.Namespace) -> int:
     if args.experiment not in {*EXPERIMENTS, *DRAWN, "dreem"}:
         raise UserError(f"unknown experiment {args.experiment!r}; `e3rl reproduce` lists them")
     task = task_of(args.experiment, args.out or results_folder(args.experiment, root))
-    if args.parts:
-        return _put_together(task, args)
     if args.workers or args.on:
         return _sweep([task], args)
     rows = run_cell(task)
@@ -64,18 +64,29 @@ def reproduce(args: argparse.Namespace) -> int:
     return 0
 
 
-def _put_together(task: "Task", args: argparse.Namespace) -> int:
+def _put_together(args: argparse.Namespace) -> int:
+    from e3rl.experiments.catalogue import results_folder
     from e3rl.experiments.lock import LOCK_EXPERIMENTS, put_together
 
-    if task.cell not in LOCK_EXPERIMENTS:
-        raise UserError(f"--parts puts seeds of lock experiments together, and {task.cell} is none")
-    if task.seeds or task.smoke or task.again or args.workers or args.on:
-        raise UserError("--parts runs nothing: leave --seeds, --scale, --again, --workers and --on out")
-    rows = put_together(task.cell, task.out, args.parts)
+    cell = args.experiment
+    if cell not in LOCK_EXPERIMENTS:
+        raise UserError(f"--parts puts seeds of lock experiments together, and {cell or 'a list'} is none")
+    if (
+        args.seeds
+        or args.scale == "smoke"
+        or args.again
+        or args.workers
+        or args.on
+        or args.confirm
+        or args.list
+    ):
+        raise UserError("--parts runs nothing: only --out and --json go with it")
+    out = args.out or results_folder(cell)
+    rows = put_together(cell, out, args.parts)
     if args.json:
         print(json.dumps({"rows": rows}))
     seeds = sorted({row["seed"] for row in rows})
-    say(f"{task.cell}: {len(seeds)} seeds put together in {task.out}: {', '.join(map(str, seeds))}")
+    say(f"{cell}: {len(seeds)} seeds put together in {out}: {', '.join(map(str, seeds))}")
     return 0
 
 

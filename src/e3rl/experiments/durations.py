@@ -37,8 +37,9 @@ def device_of(about: dict[str, Any]) -> str:
     """Where it was computed, which is not where seeds of earlier commands are only put together."""
     earlier = about.get("earlier", [])
     seeds = {seed for each in earlier for seed in each["seeds"]}
-    here = [] if seeds and seeds >= set(about["settings"]["seeds"]) else [about["device"]]
-    return " and ".join(dict.fromkeys([*(each["device"] for each in earlier), *here]))
+    here = not seeds or not seeds >= set(about["settings"]["seeds"])
+    devices = [*(each["device"] for each in earlier), *[about["device"]] * (here and "device" in about)]
+    return " and ".join(dict.fromkeys(devices))
 
 
 def seconds_of(about: dict[str, Any], table: Path) -> float:

@@ -53,7 +53,7 @@ def earlier_seeds(
         tuple(row for row in rows if row["seed"] in seeds),
         tuple(row for row in beside if row["seed"] in seeds),
         explored,
-        (*before, made),
+        (*before, made) if made["seeds"] else tuple(before),
     )
 
 

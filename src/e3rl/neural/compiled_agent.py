@@ -51,9 +51,14 @@ class CompiledAgent:
         self._is_surprised = over_lanes(one.is_surprised)
         self._exploit_episodes = over_lanes(one.exploit_episodes)
         self._evaluate = over_lanes(one.evaluate)
+        self._compiled_ahead = False
 
-    def compile_ahead(self, helpers: Executor, env: Environment, keys: Keys) -> None:
-        """What is asked for after `init` and the first plan, in that order."""
+    def compile_ahead(self, helper: Executor, env: Environment, keys: Keys, fresh: bool) -> None:
+        """What is asked for after `init` and the first plan, in that order; once, since it is kept. A `fresh` agent
+        begins with uniform play."""
+        if self._compiled_ahead:
+            return
+        self._compiled_ahead = True
         t, yes = jnp.zeros(len(keys), jnp.int32), jnp.ones(len(keys), bool)
         models, value, replay = eqx.filter_eval_shape(jax.vmap(self.one.fresh), keys)
         policy = Policy(models, value, replay.scale)
@@ -64,20 +69,21 @@ class CompiledAgent:
 
         def explore(fresh: bool) -> None:
             if playing is not None:
-                self._play_on.compile_ahead(helpers, env, playing, policy, replay, keys, t, yes, fresh)
+                self._play_on.compile_ahead(helper, env, playing, policy, replay, keys, t, yes, fresh)
             elif isinstance(env, AbstractEnvironment):
-                self._collect.compile_ahead(helpers, env, policy, replay, keys, t, fresh)
+                self._collect.compile_ahead(helper, env, policy, replay, keys, t, fresh)
 
-        explore(True)
-        self.update_models.compile_ahead(helpers, models, replay, keys, t)
+        if fresh:
+            explore(True)
+        self.update_models.compile_ahead(helper, models, replay, keys, t)
         explore(False)
-        self.exploit.compile_ahead(helpers, models, replay, keys)
+        self.exploit.compile_ahead(helper, models, replay, keys)
         rounds, judged = self.config.rounds, self.config.evaluation_episodes
         if isinstance(env, AbstractEnvironment):
-            for count in [rounds.episodes, judged] if rounds.count > 0 else [judged]:
-                self._exploit_episodes.compile_ahead(helpers, env, exploiting, replay, keys, t, count)
+            for count in dict.fromkeys([rounds.episodes, judged] if rounds.count > 0 else [judged]):
+                self._exploit_episodes.compile_ahead(helper, env, exploiting, replay, keys, t, count)
         if rounds.count > 1 and rounds.updates > 0:
-            self.refine.compile_ahead(helpers, exploiting, replay, keys, t)
+            self.refine.compile_ahead(helper, exploiting, replay, keys, t)
 
     def collect(
         self,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 import jax
@@ -24,7 +25,7 @@ from e3rl.planners.base import Policy
 from e3rl.replay import Replay
 from e3rl.runs.agent import AbstractProgram
 from e3rl.runs.handover import Steps
-from e3rl.runs.lanes import helpers, norms, seed_keys, side_by_side, unless_over
+from e3rl.runs.lanes import compiling, norms, seed_keys, side_by_side, unless_over
 from e3rl.runs.progress import PRACTISING
 from e3rl.runs.record import Record
 from e3rl.types import Key, Keys, UserError, key_for
@@ -74,10 +75,8 @@ class NeuralProgram(AbstractProgram):
         def exploit(models: ModelSet, replay: Replay, _: np.ndarray) -> Any:
             return self.exploit(record, models, replay)
 
-        with helpers() as pool:
-            if pool is not None:
-                self.agent.compile_ahead(pool, self.env, self.keys)
-            return self.explore(record, resume, exploit)
+        with compiling() as helper:
+            return self.explore(record, resume, exploit, helper=helper)
 
     def explore(
         self,
@@ -85,8 +84,10 @@ class NeuralProgram(AbstractProgram):
         resume: bool,
         exploit: Callable[[ModelSet, Replay, np.ndarray], Any],
         after_epoch: Callable[[Epoch], None] = lambda epoch: None,
+        helper: Executor | None = None,
     ) -> Any:
-        """Algorithm 1 with another end, and somebody who sees every epoch's: what experiments are made of."""
+        """Algorithm 1 with another end, and somebody who sees every epoch's: what experiments are made of. A `helper`
+        compiles ahead."""
         resumed = record.begin(
             resume, lambda: saved_shapes(self.agent.one, record.folders[0].about_checkpoint())
         )
@@ -97,10 +98,12 @@ class NeuralProgram(AbstractProgram):
             self.stopping.v_explore = np.asarray(practice.v_explore)
             with record:
                 return self._practise_and_judge(record, models, replay, practice, resumed.abouts)
+        start = resumed.abouts[0]["epoch"] if resumed else 0
+        if helper is not None:
+            self.agent.compile_ahead(helper, self.env, self.keys, start == 0)
         models, value, replay = resumed.state if resumed else self.agent.init(self.keys)
         self.stopping = Stopping(self.config, self.spec.horizon, len(self.seeds))
         self.stopping.restore(resumed.abouts if resumed else [])
-        start = resumed.abouts[0]["epoch"] if resumed else 0
         if self.inherited is not None and not resumed:
             replay, start = self.agent.inherit(self.inherited, Policy(models, value, replay.scale), replay)
             keys = jax.vmap(lambda key: key_for(key, "inherited"))(self.keys)

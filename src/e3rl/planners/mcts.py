@@ -65,8 +65,8 @@ class TreeSearch(AbstractPlanner):
     batch: int = setting(
         0,
         "Nodes expanded together, each by all of its actions in one call of the models, after the root alone; as many "
-        "playouts then take playouts / (batch · actions) calls in turn. 0: one action of one node at a time, as in the "
-        "paper",
+        "playouts then take playouts / (batch · actions) calls in turn. 0: a tree that grows by one action of one node "
+        "at a time, as in the paper",
         before=0,
     )
     reuse: bool = setting(

@@ -16,8 +16,8 @@ from e3rl.runs.processors import processors
 
 QUICKLY: dict[str, Any] = {"xla_backend_optimization_level": 1}
 """On a CPU programs compile sooner by it and are as fast: most of their time is in library calls."""
-MOST_HELPERS = 4
-"""Threads that compile at a time: there are not many programs."""
+COMPILES = "compiles ahead"
+"""What the thread of a helper is called."""
 
 
 class OverLanes:
@@ -44,7 +44,7 @@ class OverLanes:
         self._seen: set[tuple] = set()
         """Plain numbers for which there is a program of one lane."""
         self._coming: dict[tuple, Future] = {}
-        """Programs that other threads compile, or will."""
+        """Programs that a helper compiles, or will, by their plain numbers."""
 
     def __call__(self, *args: Any, over: Bool[np.ndarray, " lanes"] | None = None) -> Any:
         """Of lanes that are `over` nobody looks at the result: on a CPU they cost nothing."""
@@ -57,11 +57,14 @@ class OverLanes:
             coming.exception()  # waits; what was wrong comes up again, here
         return self._compiled(*args)
 
-    def compile_ahead(self, helpers: Executor, *args: Any) -> None:
-        """By one of the `helpers`, for a lane of arguments of these shapes; not where such arguments come first."""
+    def compile_ahead(self, helper: Executor, *args: Any) -> None:
+        """For a lane of arguments of these shapes, by a `helper`; not where such arguments come first."""
         like = jax.tree.map(_like, args)
-        # JAX finds what was compiled when the function is called.
-        self._coming[_plain(args)] = helpers.submit(lambda: self._compiled.lower(*like).compile())
+
+        def compile_it() -> None:
+            self._compiled.lower(*like).compile()  # JAX finds it when the function is called
+
+        self._coming[_plain(args)] = helper.submit(compile_it)
 
     def _in_threads(self, args: tuple, lanes: int, wanted: Sequence[int]) -> Any:
         all_lanes = by_single_lane(args, lanes)
@@ -94,18 +97,17 @@ def _like(leaf: Any) -> Any:
 
 
 @contextmanager
-def helpers() -> Iterator[Executor | None]:
-    """Threads that compile for a CPU while it does something else, if there is a processor to spare. An accelerator's
-    programs are chosen by timing, which must not be disturbed."""
-    spare = min(len(processors()) - 1, MOST_HELPERS)
-    if spare < 1 or jax.default_backend() != "cpu":
+def compiling() -> Iterator[Executor | None]:
+    """A helper that compiles for a CPU while it does something else, if there is a processor to spare. An
+    accelerator's programs are chosen by timing, which must not be disturbed."""
+    if len(processors()) < 2 or jax.default_backend() != "cpu":
         yield None
         return
-    pool = ThreadPoolExecutor(spare)
+    helper = ThreadPoolExecutor(1, thread_name_prefix=COMPILES)
     try:
-        yield pool
+        yield helper
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        helper.shutdown(wait=False, cancel_futures=True)
 
 
 def over_lanes(function: Callable[..., Any]) -> OverLanes:

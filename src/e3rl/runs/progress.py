@@ -82,7 +82,7 @@ def _note(progress: Progress, left: float | None) -> str:
     seeds = [f"{progress.done} of {progress.apart} seeds done"] if progress.apart else []
     if progress.phase == "training to exploit":
         needed = f"for {progress.what}" if progress.what else "no more episodes needed"
-        return ", ".join([f"{needed}; compiled first, up to a minute", *seeds])
+        return ", ".join([f"{needed}; compiled if new, up to a minute", *seeds])
     told = {"return": progress.mean_return, "disagreement": progress.disagreement}
     words = [f"{name} {value:.2f}" for name, value in told.items() if not math.isnan(value)]
     if math.isfinite(progress.epsilon_hat):

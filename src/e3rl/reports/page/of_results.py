@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from e3rl.experiments.catalogue import EXPERIMENTS, about, family_of
-from e3rl.experiments.durations import durations
+from e3rl.experiments.durations import device_of, durations
 from e3rl.experiments.tables import UNFINISHED
 from e3rl.reports.claims.claim import DAMAGE, Judged, Verdict
 from e3rl.reports.claims.evidence import Evidence
@@ -90,7 +90,7 @@ def _cells(named: dict[str, Result]) -> str:
         command = said.get("command", f"e3rl reproduce {name}")
         seeds = said.get("settings", {}).get("seeds", [])
         time = duration(took[name].seconds) if name in took else ""
-        made = ", ".join(str(said[key]) for key in ("device", "version") if said.get(key))
+        made = ", ".join(filter(None, (device_of(said), said.get("version"))))
         commit = f" at {shown_commit(said['commit'])}" if said.get("commit") else ""
         config = said.get("config", said.get("configs"))
         cells = (
