@@ -62,6 +62,7 @@ page: $(STAMP) ## What is made from the data: tables of the documentation, docs/
 	$(BIN)/e3rl reproduce claims --out docs
 	$(BIN)/python -m e3rl.experiments.durations results
 	$(BIN)/python -m e3rl.reports.documented docs results
+	$(BIN)/python -m e3rl.reports.reproduction docs/reproduce.md
 	$(BIN)/e3rl report results
 
 docs: $(STAMP) ## Build the documentation into site/

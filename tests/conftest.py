@@ -1,9 +1,12 @@
 """Strict settings for every test: no silent dtype promotion, compiled programs kept between runs."""
 
 import gc
+from contextlib import nullcontext
 from pathlib import Path
+from unittest import mock
 
 import jax
+import pytest
 from compiling import compile_quickly
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -16,6 +19,15 @@ MANY_MAPS = 30_000
 
 LONGEST = ("golden", "neural", "envs")
 """Folders whose files take longest."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobody_compiles_ahead():
+    """Tests run side by side, so that no processor is to spare, and some put plain functions in place of programs."""
+    from e3rl.neural import training
+
+    with mock.patch.object(training, "compiling", nullcontext):
+        yield
 
 
 def pytest_collection_modifyitems(items):

@@ -321,6 +321,7 @@ def test_compiling_ahead_compiles_nothing_twice_and_changes_nothing(changes, see
         if thread.name.startswith(lanes.COMPILES):
             thread.join()
     monkeypatch.setattr("e3rl.neural.training.compiled_agent", CompiledAgent)
+    monkeypatch.setattr("e3rl.neural.training.compiling", lanes.compiling)
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
         for name, processors in {"alone": [0], "helped": [0, 1]}.items():

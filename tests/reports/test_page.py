@@ -25,7 +25,7 @@ from e3rl.runs.settings import as_dict, changed
 from e3rl.types import UserError
 
 ROOT = Path(__file__).parents[2]
-MOST_BYTES = 1_500_000
+MOST_BYTES = 1_700_000
 OPEN_ENDED = {"meta", "link", "img"}
 
 

@@ -37,9 +37,9 @@ def device_of(about: dict[str, Any]) -> str:
     """Where it was computed, which is not where seeds of earlier commands are only put together."""
     earlier = about.get("earlier", [])
     seeds = {seed for each in earlier for seed in each["seeds"]}
-    here = not seeds or not seeds >= set(about["settings"]["seeds"])
-    devices = [*(each["device"] for each in earlier), *[about["device"]] * (here and "device" in about)]
-    return " and ".join(dict.fromkeys(devices))
+    joined = seeds >= set(about["settings"]["seeds"]) if seeds else False
+    devices = [each["device"] for each in earlier] + ([] if joined else [about.get("device")])
+    return " and ".join(dict.fromkeys(filter(None, devices)))
 
 
 def seconds_of(about: dict[str, Any], table: Path) -> float:
