@@ -72,11 +72,10 @@ class NeuralProgram(AbstractProgram):
     def learn_all(self, record: Record, resume: bool = False) -> tuple[Policy, Replay, list[dict[str, Any]]]:
         """Algorithm 1; the exploit policies, all experience, and a summary per seed, one lane each."""
 
-        def exploit(models: ModelSet, replay: Replay, _: np.ndarray) -> Any:
-            return self.exploit(record, models, replay)
-
         with compiling() as helper:
-            return self.explore(record, resume, exploit, helper=helper)
+            return self.explore(
+                record, resume, lambda models, replay, _: self.exploit(record, models, replay), helper=helper
+            )
 
     def explore(
         self,
@@ -86,8 +85,7 @@ class NeuralProgram(AbstractProgram):
         after_epoch: Callable[[Epoch], None] = lambda epoch: None,
         helper: Executor | None = None,
     ) -> Any:
-        """Algorithm 1 with another end, and somebody who sees every epoch's: what experiments are made of. A `helper`
-        compiles ahead."""
+        """Algorithm 1 with another end, and somebody who sees every epoch's: what experiments are made of."""
         resumed = record.begin(
             resume, lambda: saved_shapes(self.agent.one, record.folders[0].about_checkpoint())
         )
