@@ -16,8 +16,8 @@ def saved(tmp_path, kernel="plan/K", power=2.0, flops=0.5, moved=0.1):
         }
         for size in (1, 10, 100)
     ]  # fmt: skip
-    config = {"peaks": {"gflops": 98.0, "copy_gb_s": 11.0}, "device": "cpu"}
-    (tmp_path / scaling.FILE).write_text(json.dumps({"rows": rows, "config": config}))
+    measured = {"peaks": {"gflops": 98.0, "copy_gb_s": 11.0}, "device": "cpu"}
+    (tmp_path / scaling.FILE).write_text(json.dumps({"rows": rows, "measured": measured}))
 
 
 def test_the_exponent_of_a_power(tmp_path):

@@ -57,14 +57,14 @@ def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
 
 
 def read(folder: Path) -> tuple[list[Curve], dict[str, Any]]:
-    """The curves, and the configuration of the run."""
+    """The curves, and what was found out about the machine."""
     path = folder / FILE
     try:
         saved = json.loads(path.read_text())
         curves = dict[str, list[dict[str, Any]]]()
         for row in saved["rows"]:
             curves.setdefault(row["kernel"], []).append(row)
-        return [_curve(name, rows) for name, rows in curves.items()], saved["config"]
+        return [_curve(name, rows) for name, rows in curves.items()], saved["measured"]
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not what `e3rl bench scaling --out {folder}` saves") from error
 
@@ -77,8 +77,8 @@ def _curve(name: str, rows: list[dict[str, Any]]) -> Curve:
 
 def table(folder: Path) -> Iterator[str]:
     """Markdown."""
-    curves, config = read(folder)
-    peaks = config["peaks"]
+    curves, machine = read(folder)
+    peaks = machine["peaks"]
     names = (
         "kernel", "size", "time", "exponent of time (between the last two)", "memory", "exponent",
         f"of {peaks['gflops']:.0f} GFLOP/s", f"of {peaks['copy_gb_s']:.0f} GB/s", "bound",
@@ -111,7 +111,7 @@ def _percent(share: float | None) -> str:
 
 def draw(folder: Path) -> Path:
     """Time and memory against each size, both axes logarithmic."""
-    curves, config = read(folder)
+    curves, machine = read(folder)
     axes = list(dict.fromkeys(curve.axis for curve in curves))
     figure = Figure(figsize=(2.6 * len(axes), 5.2), layout="constrained")
     panels = figure.subplots(2, len(axes), squeeze=False, sharey="row")
@@ -126,13 +126,18 @@ def draw(folder: Path) -> Path:
                     panel.loglog(
                         curve.sizes, values, marker="o", markersize=3, color=f"C{place}", label=slope
                     )
+        sizes = sorted({size for curve in curves if curve.axis == axis for size in curve.sizes})
         for line in range(2):
+            panels[line, column].set_xticks(
+                sizes, [f"{size:.3g}".replace("e+0", "e") for size in sizes], fontsize=7
+            )
+            panels[line, column].set_xticks([], minor=True)
             panels[line, column].legend(fontsize=7, title="exponent", title_fontsize=7)
             panels[line, column].grid(alpha=0.3, which="major")
         panels[1, column].set_xlabel(axis)
     panels[0, 0].set_ylabel("seconds")
     panels[1, 0].set_ylabel("memory of the program, MB")
-    figure.suptitle(f"How cost grows ({config.get('device', 'cpu')})", fontsize=11)
+    figure.suptitle(f"How cost grows ({machine['device']})", fontsize=11)
     return save_figure(figure, folder / PICTURE, dpi=120)
 
 
