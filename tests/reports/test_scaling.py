@@ -11,7 +11,7 @@ from e3rl.types import UserError
 def saved(tmp_path, kernel="plan/K", power=2.0, flops=0.5, moved=0.1):
     rows = [
         {
-            "kernel": kernel, "size": size, "ours_s": 1e-3 * size**power, "memory_bytes": 5e6 * size,
+            "kernel": kernel, "size": size, "ours_s": 1e-3 * size**power, "memory_bytes": 5_000_000 * size,
             "flops_share": flops, "bytes_share": moved,
         }
         for size in (1, 10, 100)

@@ -71,8 +71,9 @@ def read(folder: Path) -> tuple[list[Curve], dict[str, Any]]:
 
 def _curve(name: str, rows: list[dict[str, Any]]) -> Curve:
     kernel, _, axis = name.partition("/")
-    columns = ("size", "ours_s", "memory_bytes", "flops_share", "bytes_share")
-    return Curve(kernel, axis, *([row[column] for row in rows] for column in columns))
+    shares = ([row[column] for row in rows] for column in ("flops_share", "bytes_share"))
+    seconds, sizes = [row["ours_s"] for row in rows], [row["size"] for row in rows]
+    return Curve(kernel, axis, sizes, seconds, [float(row["memory_bytes"]) for row in rows], *shares)
 
 
 def table(folder: Path) -> Iterator[str]:
