@@ -63,7 +63,7 @@ CONFIG = {
 }
 QUICK = {
     "sizes": {
-        where: {axis: [least] for axis, (least, *_) in sizes.items() if axis in ("H", "E", "states")}
+        where: {axis: [least] for axis, (least, *_) in sizes.items() if axis in ("H", "states")}
         for where, sizes in CONFIG["sizes"].items()
     }
 }
