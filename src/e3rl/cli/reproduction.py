@@ -71,15 +71,7 @@ def _put_together(args: argparse.Namespace) -> int:
     cell = args.experiment
     if cell not in LOCK_EXPERIMENTS:
         raise UserError(f"--parts puts seeds of lock experiments together, and {cell or 'a list'} is none")
-    if (
-        args.seeds
-        or args.scale == "smoke"
-        or args.again
-        or args.workers
-        or args.on
-        or args.confirm
-        or args.list
-    ):
+    if args.scale == "smoke" or any((args.seeds, args.again, args.workers, args.on, args.confirm, args.list)):
         raise UserError("--parts runs nothing: only --out and --json go with it")
     out = args.out or results_folder(cell)
     rows = put_together(cell, out, args.parts)

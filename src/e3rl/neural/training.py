@@ -98,7 +98,7 @@ class NeuralProgram(AbstractProgram):
                 return self._practise_and_judge(record, models, replay, practice, resumed.abouts)
         start = resumed.abouts[0]["epoch"] if resumed else 0
         if helper is not None:
-            self.agent.compile_ahead(helper, self.env, self.keys, start == 0)
+            self.agent.compile_ahead(helper, self.env, self.keys, start == 0 and self.inherited is None)
         models, value, replay = resumed.state if resumed else self.agent.init(self.keys)
         self.stopping = Stopping(self.config, self.spec.horizon, len(self.seeds))
         self.stopping.restore(resumed.abouts if resumed else [])
