@@ -12,6 +12,7 @@ import pytest
 import tiny
 from tiny import AGENT, SEEDS, TINY, assert_same_run
 
+from e3rl.neural import compiled_agent
 from e3rl.neural.compiled_agent import CompiledAgent
 from e3rl.planners import PLANNERS
 from e3rl.runs import lanes
@@ -305,13 +306,21 @@ def test_every_way_to_explore_and_exploit_runs_to_the_end(tmp_path, changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "seeds"),
-    [({"rounds.count": 1}, FIRST), ({"explore.update_every": 2, "explore.per_epoch": 1}, SEEDS)],
-    ids=["with practice", "learning inside episodes"],
+    ("changes", "seeds", "one_by_one"),
+    [
+        ({"rounds.count": 1}, FIRST, True),
+        ({"explore.update_every": 2, "explore.per_epoch": 1}, SEEDS, True),
+        ({}, SEEDS, False),
+    ],
+    ids=["with practice", "learning inside episodes", "as for an accelerator"],
 )
-def test_compiling_ahead_compiles_nothing_twice_and_changes_nothing(changes, seeds, tmp_path, monkeypatch):
+def test_compiling_ahead_compiles_nothing_twice_and_changes_nothing(
+    changes, seeds, one_by_one, tmp_path, monkeypatch
+):
     """Whether a processor is to spare is no matter but for the time that it takes."""
     config, counts = changed(TINY, {"explore.episodes": 3, **changes}), []
+    for module in (lanes, compiled_agent):
+        monkeypatch.setattr(module, "one_by_one", lambda: one_by_one)
 
     def listen(event, _, fun_name="", **others):
         if event.endswith("backend_compile_duration") and fun_name in OURS:
@@ -324,7 +333,7 @@ def test_compiling_ahead_compiles_nothing_twice_and_changes_nothing(changes, see
     monkeypatch.setattr("e3rl.neural.training.compiling", lanes.compiling)
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        for name, processors in {"alone": [0], "helped": [0, 1]}.items():
+        for name, processors in {"alone": [0], "helped": [0, 1] if one_by_one else [0, 1, 2]}.items():
             monkeypatch.setattr(lanes, "processors", lambda processors=processors: processors)
             counts.append([0, 0])
             learn(tmp_path / name, config, seeds)

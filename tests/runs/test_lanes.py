@@ -111,8 +111,9 @@ def helper():
     return ThreadPoolExecutor(1, thread_name_prefix=lanes.COMPILES)
 
 
-@pytest.mark.parametrize("which", [[1], [0, 1, 2]])
-def test_what_was_compiled_ahead_is_not_compiled_again(which, compiled):
+@pytest.mark.parametrize(("which", "one_by_one"), [([1], True), ([0, 1, 2], True), ([0, 1, 2], False)])
+def test_what_was_compiled_ahead_is_not_compiled_again(which, one_by_one, compiled, monkeypatch):
+    monkeypatch.setattr(lanes, "one_by_one", lambda: one_by_one)
     usual, walked = over_lanes(walk), over_lanes(walk)
     place, jump, key, count = arguments(which)
     with helper() as pool:
@@ -159,7 +160,7 @@ def test_what_cannot_be_compiled_says_so_when_it_is_called():
 
 
 def test_somebody_helps_where_a_processor_is_to_spare(monkeypatch):
-    """And nobody is timed."""
+    """For an accelerator several do."""
     monkeypatch.setattr(lanes, "processors", lambda: [3])
     with lanes.compiling() as pool:
         assert pool is None
@@ -170,9 +171,12 @@ def test_somebody_helps_where_a_processor_is_to_spare(monkeypatch):
     assert never.cancelled()
     go_on.set()
     assert under_way.result()
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(lanes, "one_by_one", lambda: False)
+    monkeypatch.setattr(lanes, "processors", lambda: [3, 4, 5])
+    together = threading.Barrier(2, timeout=60)
     with lanes.compiling() as pool:
-        assert pool is None
+        for waiting in [pool.submit(together.wait) for _ in range(2)]:
+            waiting.result()
 
 
 def test_trees_become_lanes_and_lanes_trees():

@@ -22,7 +22,7 @@ from e3rl.neural.slots import Episodes, OneSeed
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
 from e3rl.runs.handover import Steps, padded_episodes
-from e3rl.runs.lanes import as_lane, lane_of, over_lanes
+from e3rl.runs.lanes import as_lane, lane_of, one_by_one, over_lanes
 from e3rl.types import Key, Keys, Trajectory, key_for
 
 Environment: TypeAlias = AbstractEnvironment | PythonCopies
@@ -54,8 +54,8 @@ class CompiledAgent:
         self._compiled_ahead = False
 
     def compile_ahead(self, helper: Executor, env: Environment, keys: Keys, fresh: bool) -> None:
-        """What is asked for after `init` and the first plan, in that order; once, since it is kept. A `fresh` agent
-        begins with uniform play."""
+        """What is asked for after `init`, in that order; once, since it is kept. A `fresh` agent begins with uniform
+        play. The first plan is left to whoever asks for it where the helper has one thread."""
         if self._compiled_ahead:
             return
         self._compiled_ahead = True
@@ -73,6 +73,8 @@ class CompiledAgent:
             elif isinstance(env, AbstractEnvironment):
                 self._collect.compile_ahead(helper, env, policy, replay, keys, t, fresh)
 
+        if not one_by_one():
+            self.plan.compile_ahead(helper, models, value, replay, keys, t)
         if fresh:
             explore(True)
         self.update_models.compile_ahead(helper, models, replay, keys, t)

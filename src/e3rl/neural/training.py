@@ -71,11 +71,7 @@ class NeuralProgram(AbstractProgram):
 
     def learn_all(self, record: Record, resume: bool = False) -> tuple[Policy, Replay, list[dict[str, Any]]]:
         """Algorithm 1; the exploit policies, all experience, and a summary per seed, one lane each."""
-
-        with compiling() as helper:
-            return self.explore(
-                record, resume, lambda models, replay, _: self.exploit(record, models, replay), helper=helper
-            )
+        return self.explore(record, resume, lambda models, replay, _: self.exploit(record, models, replay))
 
     def explore(
         self,
@@ -83,9 +79,19 @@ class NeuralProgram(AbstractProgram):
         resume: bool,
         exploit: Callable[[ModelSet, Replay, np.ndarray], Any],
         after_epoch: Callable[[Epoch], None] = lambda epoch: None,
-        helper: Executor | None = None,
     ) -> Any:
         """Algorithm 1 with another end, and somebody who sees every epoch's: what experiments are made of."""
+        with compiling() as helper:
+            return self._explore(record, resume, exploit, after_epoch, helper)
+
+    def _explore(
+        self,
+        record: Record,
+        resume: bool,
+        exploit: Callable[[ModelSet, Replay, np.ndarray], Any],
+        after_epoch: Callable[[Epoch], None],
+        helper: Executor | None,
+    ) -> Any:
         resumed = record.begin(
             resume, lambda: saved_shapes(self.agent.one, record.folders[0].about_checkpoint())
         )

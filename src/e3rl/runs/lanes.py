@@ -17,7 +17,14 @@ from e3rl.runs.processors import processors
 QUICKLY: dict[str, Any] = {"xla_backend_optimization_level": 1}
 """On a CPU programs compile sooner by it and are as fast: most of their time is in library calls."""
 COMPILES = "compiles ahead"
-"""What the thread of a helper is called."""
+"""What the threads of a helper are called."""
+AT_ONCE = 6
+"""Programs that are compiled side by side for an accelerator."""
+
+
+def one_by_one() -> bool:
+    """Whether lanes are calls of one program, as on a CPU, and not one program together."""
+    return jax.default_backend() == "cpu"
 
 
 class OverLanes:
@@ -49,7 +56,7 @@ class OverLanes:
     def __call__(self, *args: Any, over: Bool[np.ndarray, " lanes"] | None = None) -> Any:
         """Of lanes that are `over` nobody looks at the result: on a CPU they cost nothing."""
         lanes = _lanes(eqx.filter(args, eqx.is_array))
-        if lanes > 1 and jax.default_backend() == "cpu":
+        if lanes > 1 and one_by_one():
             wanted = range(lanes) if over is None else np.flatnonzero(~over).tolist()
             return self._in_threads(args, lanes, wanted)
         coming = self._coming.pop(_plain(args), None)
@@ -58,7 +65,7 @@ class OverLanes:
         return self._compiled(*args)
 
     def compile_ahead(self, helper: Executor, *args: Any) -> None:
-        """For a lane of arguments of these shapes, by a `helper`; not where such arguments come first."""
+        """For arguments of these shapes, by a `helper`; not where such arguments come first."""
         like = jax.tree.map(_like, args)
 
         def compile_it() -> None:
@@ -87,10 +94,10 @@ def _plain(args: tuple) -> tuple:
 
 
 def _like(leaf: Any) -> Any:
-    """What is as good to compile for as the first lane of an array of this shape, and takes no room."""
+    """What is as good to compile for as an array of this shape, or its first lane, and takes no room."""
     if not isinstance(leaf, jax.ShapeDtypeStruct | jax.Array):
         return leaf
-    shape = (1, *leaf.shape[1:])
+    shape = (1, *leaf.shape[1:]) if one_by_one() else leaf.shape
     if _is_key(leaf):
         return jnp.broadcast_to(jax.random.key(0), shape)
     return np.broadcast_to(np.zeros((), leaf.dtype), shape)
@@ -98,12 +105,13 @@ def _like(leaf: Any) -> Any:
 
 @contextmanager
 def compiling() -> Iterator[Executor | None]:
-    """A helper that compiles for a CPU while it does something else, if there is a processor to spare. An
-    accelerator's programs are chosen by timing, which must not be disturbed."""
-    if len(processors()) < 2 or jax.default_backend() != "cpu":
+    """A helper that compiles while something else is done, if there is a processor to spare: one program after the
+    other where the processors do the work too, several at once for an accelerator."""
+    count = min(len(processors()) - 1, 1 if one_by_one() else AT_ONCE)
+    if count < 1:
         yield None
         return
-    helper = ThreadPoolExecutor(1, thread_name_prefix=COMPILES)
+    helper = ThreadPoolExecutor(count, thread_name_prefix=COMPILES)
     try:
         yield helper
     finally:
@@ -111,7 +119,7 @@ def compiling() -> Iterator[Executor | None]:
 
 
 def over_lanes(function: Callable[..., Any]) -> OverLanes:
-    return OverLanes(function, QUICKLY if jax.default_backend() == "cpu" else {})
+    return OverLanes(function, QUICKLY if one_by_one() else {})
 
 
 def _lanes(arrays: Any) -> int:
