@@ -1,7 +1,7 @@
 """What one accelerator does with whole runs and with one action: many seeds as one program, tree search of one seed.
 
-A GPU is asked for; elsewhere there are no rows. Runs are timed from their beginning, with everything that is compiled
-on the way, to the evaluation of every seed.
+A GPU is asked for; elsewhere there are no rows. Runs are timed from their beginning to the evaluation of every seed:
+with everything that is compiled on the way, and again with the programs that this has left on disk.
 """
 
 import dataclasses
@@ -16,6 +16,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.experimental.compilation_cache import compilation_cache
 from timing import seconds
 
 from e3rl.envs.lock import CombinationLock
@@ -27,6 +28,7 @@ from e3rl.models.ensemble import make_ensemble
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.presets import PRESETS
 from e3rl.planners import mcts
+from e3rl.runs.kept_programs import keep_compiled_programs
 from e3rl.runs.lanes import over_lanes
 from e3rl.runs.settings import changed
 
@@ -50,7 +52,11 @@ def rows() -> list[dict]:
         print("e3rl: accelerator needs a GPU and is left out", file=sys.stderr)
         return []
     CONFIG["device"] = jax.devices()[0].device_kind
-    return [*actions(**CONFIG["plan"]), *(whole(name, **given) for name, given in CONFIG["runs"].items())]
+    found = list(actions(**CONFIG["plan"]))
+    for name, given in CONFIG["runs"].items():
+        with tempfile.TemporaryDirectory() as kept:
+            found += [whole(f"{name}{how}", kept, **given) for how in ("", "/warm")]
+    return found
 
 
 def actions(horizon: int, batches: list[int], seeds: list[int]) -> Iterator[dict]:
@@ -80,8 +86,12 @@ def waited(run: Callable[[], Any]) -> None:
     jax.block_until_ready(run())
 
 
-def whole(name: str, horizon: int, ratio: int, seeds: int, ends: bool) -> dict:
-    """All runs as lanes of one program."""
+def whole(name: str, kept: str, horizon: int, ratio: int, seeds: int, ends: bool) -> dict:
+    """All runs as lanes of one program, in a process that has compiled nothing but what is `kept` on disk."""
+    jax.config.update("jax_compilation_cache_dir", kept)
+    compilation_cache.reset_cache()
+    keep_compiled_programs()
+    jax.clear_caches()
     experiment = StoppingExperiment(horizon, ratio=ratio)
     config: NeuralE3Config = changed(
         stopping.config_of(experiment), {} if ends else {"explore.epsilon_share": 0.0}
