@@ -168,7 +168,11 @@ class Replay(NamedTuple):
         """`batch` rows, uniformly; or with probability `recent_share` from the last epoch and otherwise from the
         epochs before it (App. B.1), by rows rather than whole trajectories; or with probability `ending_share` one on
         which an episode terminated. Entries that are dice come blurred."""
-        rows = self.take(self.draw(key, batch, 1, recent_share, ending_share))
+        return self.shown(self.draw(key, batch, 1, recent_share, ending_share))
+
+    def shown(self, index: Int[Array, " B"]) -> Transitions:
+        """The rows at `index`, blurred."""
+        rows = self.take(index)
         if self.blurred is None:
             return rows
         return rows._replace(next_obs=self.blurred.after(rows.next_obs, rows.action))
@@ -187,9 +191,12 @@ class Replay(NamedTuple):
     ) -> tuple[Transitions, Bool[Array, "{batch} {length}"]]:
         """`batch` segments of `length` consecutive rows, and which of their steps belong to the episode of the first:
         a segment that reaches its episode's end goes on with rows that do not count."""
-        start = self.draw(key, batch, length, recent_share, ending_share)
+        return self.segments(self.draw(key, batch, length, recent_share, ending_share), length)
+
+    def segments(self, first: Int[Array, " B"], length: int) -> tuple[Transitions, Bool[Array, "B {length}"]]:
+        """Those that begin with the rows at `first`."""
         step = jnp.arange(length, dtype=jnp.int32)
-        index = start[:, None] + step
+        index = first[:, None] + step
         rows = self.take(jnp.minimum(index, self.size - 1))
         return rows, (index < self.size) & (rows.time == rows.time[:, :1] + step)
 

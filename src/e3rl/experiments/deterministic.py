@@ -110,10 +110,7 @@ DETERMINISTIC_EXPERIMENTS: dict[str, DeterministicExperiment] = {
     **{f"maze/{size}-e3rl": _maze(size, "e3rl-image", {"exploit.snap": True}) for size in (5, 10, 20)},
     **{f"maze/{size}-ends": _maze(size, "e3rl-image", {"exploit.snap": True}, True) for size in (5, 10, 20)},
     **{f"maze/{size}-paper": _maze(size, "paper-maze") for size in (5, 10, 20)},
-    **{
-        f"maze/{size}-paper-pooled": _maze(size, "paper-maze", {"model.reward_head": "pooled"})
-        for size in (5, 10)
-    },
+    **{f"maze/{size}-pooled": _maze(size, "paper-maze", {"model.reward_head": "pooled"}) for size in (5, 10)},
     **{f"maze/{size}-paper-ue2": _maze(size, "paper-maze", {"planner": "uniform"}) for size in (5, 10, 20)},
     **{
         f"maze/{size}-ue2": _maze(size, "e3rl-image", {"exploit.snap": True, "planner": "uniform"})

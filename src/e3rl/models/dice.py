@@ -20,7 +20,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from e3rl.models import reading
 from e3rl.models.base import DiceTelling
@@ -134,12 +134,17 @@ class Scout(NamedTuple):
         return self._replace(dice=dice)._fitted(replay, key_fit)
 
     def _fitted(self, replay: Replay, key: Key) -> "Scout":
-        def update(carry: tuple, key: Key) -> tuple:
-            member, state, reader, read = carry
+        def draw(key: Key) -> tuple[Int[Array, " B"], Int[Array, " B"], Bool[Array, "B D"]]:
+            """For one update the rows, others, and which of their entries are exchanged."""
             key_rows, key_others, key_which = jax.random.split(key, 3)
-            rows = replay.take(replay.draw(key_rows, BATCH))
-            others = replay.take(replay.draw(key_others, BATCH)).obs
-            exchanged = jax.random.bernoulli(key_which, EXCHANGED, others.shape)
+            shape = (BATCH, *replay.rows.obs.shape[1:])
+            exchanged = jax.random.bernoulli(key_which, EXCHANGED, shape)
+            return replay.draw(key_rows, BATCH), replay.draw(key_others, BATCH), exchanged
+
+        def update(carry: tuple, drawn: tuple) -> tuple:
+            member, state, reader, read = carry
+            index, index_others, exchanged = drawn
+            rows, others = replay.take(index), replay.take(index_others).obs
             rows = rows._replace(obs=jnp.where(exchanged, others, rows.obs))
 
             def loss(member: DiceTelling) -> Float[Array, ""]:
@@ -154,7 +159,7 @@ class Scout(NamedTuple):
             return (member, state, eqx.apply_updates(reader, correction), read), None
 
         start = (self.member, self.optimiser, self.reader, self.reading)
-        fitted, _ = jax.lax.scan(update, start, jax.random.split(key, UPDATES))
+        fitted, _ = jax.lax.scan(update, start, jax.vmap(draw)(jax.random.split(key, UPDATES)))
         return Scout(*fitted, self.dice)
 
 

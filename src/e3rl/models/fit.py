@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from e3rl.models.base import AbstractDynamics
 from e3rl.models.dice import Scout
@@ -16,7 +16,7 @@ from e3rl.models.ensemble import Ensemble
 from e3rl.models.repulsion import closeness, foretell, foretell_all, strangers
 from e3rl.replay import Replay, Transitions
 from e3rl.runs.settings import Settings, setting
-from e3rl.types import Key, key_for
+from e3rl.types import Key, Keys, key_for
 
 Repelled: TypeAlias = tuple[Transitions, Float[Array, "E B D"]] | None
 """Inputs on which members are pushed apart, and what each of them says there."""
@@ -150,15 +150,21 @@ def update_model_set(
         weight = settings.prior_weight * jnp.maximum(jnp.sum(counted), 1.0)
         replay = models.shown(replay)
 
-    def objective(member: Ensemble, anchor: Ensemble, repelled: Repelled, key: Key) -> tuple[Array, Array]:
+    def draw(key: Key) -> tuple[Keys, Int[Array, "E B"]]:
+        """For one update every member's key, and the rows with which its examples begin."""
+        keys = jax.random.split(key, jax.tree.leaves(models.members)[0].shape[0])
+        return keys, jax.vmap(lambda key: replay.draw(key, settings.batch, settings.unroll, *shares))(keys)
+
+    def objective(
+        member: Ensemble, anchor: Ensemble, repelled: Repelled, key: Key, first: Int[Array, " B"]
+    ) -> tuple[Array, Array]:
         key_loss = jax.random.fold_in(key, 1)
         if settings.unroll == 1:
-            rows = replay.sample(key, settings.batch, *shares)
+            rows = replay.shown(first)
             keys = jax.random.split(key_loss, settings.batch)
             nll = jnp.mean(jax.vmap(member.loss)(rows.obs, rows, keys)[0])
         else:
-            segments = replay.sample_segments(key, settings.batch, settings.unroll, *shares)
-            nll = unrolled_loss(member, *segments, key_loss)
+            nll = unrolled_loss(member, *replay.segments(first, settings.unroll), key_loss)
         loss = nll
         if settings.prior_weight > 0.0:
             loss += weight / examples * _distance_to_anchor(member, anchor)
@@ -176,19 +182,24 @@ def update_model_set(
         return unseen, foretell_all(members, unseen, counted)
 
     def update_member(
-        member: Ensemble, anchor: Ensemble, state: optax.OptState, key: Key, repelled: Repelled
+        member: Ensemble,
+        anchor: Ensemble,
+        state: optax.OptState,
+        key: Key,
+        first: Int[Array, " B"],
+        repelled: Repelled,
     ) -> tuple:
-        (_, nll), gradient = eqx.filter_value_and_grad(objective, has_aux=True)(member, anchor, repelled, key)
+        gradient_of = eqx.filter_value_and_grad(objective, has_aux=True)
+        (_, nll), gradient = gradient_of(member, anchor, repelled, key, first)
         with jax.numpy_dtype_promotion("standard"):  # Adam raises its decay to a whole number of updates
             change, state = optimiser.update(gradient, state)
         return eqx.apply_updates(member, change), state, nll
 
-    def update(carry: tuple, inputs: tuple[Key, Bool[Array, ""]]) -> tuple:
+    def update(carry: tuple, inputs: tuple) -> tuple:
         members, state, total = carry
-        key, counts = inputs
-        keys = jax.random.split(key, jax.tree.leaves(members)[0].shape[0])
-        each = eqx.filter_vmap(update_member, in_axes=(*[eqx.if_array(0)] * 4, None))
-        members, state, nll = each(members, models.anchor, state, keys, repel(members, key))
+        key, (keys, first), counts = inputs
+        each = eqx.filter_vmap(update_member, in_axes=(*[eqx.if_array(0)] * 5, None))
+        members, state, nll = each(members, models.anchor, state, keys, first, repel(members, key))
         if total is not None:
             weights = eqx.filter(members, eqx.is_inexact_array)
             total = jax.tree.map(lambda sum_, weight: sum_ + jnp.where(counts, weight, 0.0), total, weights)
@@ -199,10 +210,9 @@ def update_model_set(
     if models.unsmoothed is not None:
         start = models.unsmoothed
         total = jax.tree.map(jnp.zeros_like, eqx.filter(start, eqx.is_inexact_array))
-    inputs = (
-        jax.random.split(key, settings.updates),
-        jnp.arange(settings.updates) >= settings.updates - smoothed,
-    )
+    keys = jax.random.split(key, settings.updates)
+    # Drawn for all updates at once: in the loop it would be a dozen small operations a time.
+    inputs = keys, jax.vmap(draw)(keys), jnp.arange(settings.updates) >= settings.updates - smoothed
     losses: Array
     (members, state, total), losses = jax.lax.scan(update, (start, models.optimiser, total), inputs)
     models = models._replace(members=members, optimiser=state)

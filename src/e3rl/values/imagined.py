@@ -113,17 +113,26 @@ def fit_value(
     step = settings.step()
     root = together(ensemble, replay) if settings.joint and ensemble.draws_bits else None
 
-    def update(state: QState, key: Key) -> tuple[QState, Float[Array, ""]]:
+    each = (settings.batch, actions)
+
+    def draw(key: Key) -> tuple[Key, Int[Array, " B"], Int[Array, "B A"]]:
+        """For one step a key for the noise, the states, in the buffer or the table, and who goes on from them."""
         key_rows, key_member, key_noise = jax.random.split(key, 3)
+        index = (
+            replay.draw(key_rows, settings.batch)
+            if table is None
+            else table.draw(replay, key_rows, settings.batch)
+        )
+        return key_noise, index, jax.random.randint(key_member, each, 0, members)
+
+    def update(state: QState, drawn: tuple) -> tuple[QState, Float[Array, ""]]:
+        key_noise, index, chosen = drawn
         if table is None:
-            rows = replay.sample(key_rows, settings.batch)
+            rows = replay.shown(index)
             predicted, gain = ask(ensemble, rows, utility, everything)
         else:
-            index = table.draw(replay, key_rows, settings.batch)
             rows = replay.take(table.rows[index])
             predicted, gain = jax.tree.map(lambda leaf: leaf[index], (table.predicted, table.utility))
-        each = (settings.batch, actions)
-        chosen = jax.random.randint(key_member, each, 0, members)
         if root is None:
             noise = jax.random.uniform(key_noise, (*each, depth, *ensemble.noise_shape))
         else:
@@ -133,7 +142,8 @@ def fit_value(
         targets = jax.vmap(each_action)(predicted, gain, rows.time, chosen, noise)
         return update_q(state, rows.obs, rows.time, targets, jnp.ones_like(targets), step)
 
-    value, losses = jax.lax.scan(update, value, jax.random.split(key, updates))
+    # Drawn for all steps at once: in the loop it would be a dozen small operations a time.
+    value, losses = jax.lax.scan(update, value, jax.vmap(draw)(jax.random.split(key, updates)))
     return value, jnp.mean(losses[-20:])
 
 
