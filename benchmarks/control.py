@@ -256,7 +256,9 @@ def model_update(problem: Problem) -> dict:
 
 
 def assert_same_loss(problem: Problem, replay: Any) -> None:
-    rows, valid = problem.replay.sample_segments(jax.random.key(1), CONFIG["sequences"], CONFIG["unroll"])
+    length = CONFIG["unroll"]
+    first = problem.replay.draw(jax.random.key(1), CONFIG["sequences"], length)
+    rows, valid = problem.replay.segments(first, length)
     each = eqx.filter_vmap(lambda m: unrolled_loss(m, rows, valid, jax.random.key(0)))
     ours = eqx.filter_jit(each)(problem.models.members)
     same = eager.replay(jax.tree.map(lambda leaf: jnp.stack([leaf] * CONFIG["members"]), rows)).columns

@@ -1,5 +1,7 @@
 """The replay buffer against a plain Python list."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -176,7 +178,11 @@ def test_enormous_bounds_are_none():
 # Segments.
 
 LENGTH, LONGEST, SOME = 4, 6, 500
-segments = jax.jit(Replay.sample_segments, static_argnums=(2, 3, 4, 5))
+
+
+@partial(jax.jit, static_argnums=(2, 3, 4, 5))
+def segments(replay, key, batch, length, *shares):
+    return replay.segments(replay.draw(key, batch, length, *shares), length)
 
 
 def make_episodes(lengths, ends, tag):

@@ -186,15 +186,9 @@ class Replay(NamedTuple):
         index = self.recent + jnp.arange(count, dtype=jnp.int32)
         return self.take(jnp.minimum(index, self.size - 1)), index < self.size
 
-    def sample_segments(
-        self, key: Key, batch: int, length: int, recent_share: float = 0.0, ending_share: float = 0.0
-    ) -> tuple[Transitions, Bool[Array, "{batch} {length}"]]:
-        """`batch` segments of `length` consecutive rows, and which of their steps belong to the episode of the first:
-        a segment that reaches its episode's end goes on with rows that do not count."""
-        return self.segments(self.draw(key, batch, length, recent_share, ending_share), length)
-
     def segments(self, first: Int[Array, " B"], length: int) -> tuple[Transitions, Bool[Array, "B {length}"]]:
-        """Those that begin with the rows at `first`."""
+        """Segments of `length` consecutive rows that begin at `first`, and which of their steps belong to the episode
+        of the first: a segment that reaches its episode's end goes on with rows that do not count."""
         step = jnp.arange(length, dtype=jnp.int32)
         index = first[:, None] + step
         rows = self.take(jnp.minimum(index, self.size - 1))

@@ -180,19 +180,14 @@ def test_distance_to_anchor_and_its_gradient_against_differences():
 
 def test_settings_say_how_examples_are_drawn(monkeypatch):
     """One by one where nothing is unrolled, otherwise in segments; nothing is compiled to see it."""
-    asked, single, several = [], Replay.sample, Replay.sample_segments
+    asked, draw = [], Replay.draw
 
-    def sample(replay, key, *given):
+    def drawn(replay, key, *given):
         asked.append(given)
-        return single(replay, key, *given)
+        return draw(replay, key, *given)
 
-    def sample_segments(replay, key, *given):
-        asked.append(given)
-        return several(replay, key, *given)
-
-    monkeypatch.setattr(Replay, "sample", sample)
-    monkeypatch.setattr(Replay, "sample_segments", sample_segments)
-    for unroll, expected in ((1, (16, 0.25, 0.5)), (4, (16, 4, 0.25, 0.5))):
+    monkeypatch.setattr(Replay, "draw", drawn)
+    for unroll, expected in ((1, (16, 1, 0.25, 0.5)), (4, (16, 4, 0.25, 0.5))):
         asked.clear()
         settings = dataclasses.replace(PLAIN, updates=1, unroll=unroll, recent_share=0.25, ending_share=0.5)
         models = make_model_set(ensemble(), settings)
