@@ -363,6 +363,34 @@ def test_batches_share_dice_and_have_their_own():
     assert float(same.value) == 0.0
 
 
+def test_a_rollout_takes_no_more_steps_than_are_left(certain):
+    """Nor with all actions of a node together, where there is no device to take them at once."""
+    calls, trees, grow = [], [], mcts.grow
+
+    def utility(predicted):
+        jax.debug.callback(lambda reward: calls.append(1), predicted.reward)
+        return FAST[0](predicted)
+
+    def grown(*args):
+        trees.append(grow(*args))
+        return trees[0]
+
+    @jax.jit
+    def plan(key):
+        start, now = jnp.array(bits_of(0), jnp.int8), jnp.array(0)
+        settings = dataclasses.replace(SETTINGS, leaf="rollout", batch=1)
+        mcts.search(certain, None, start, now, key, utility, settings, HORIZON, ACTIONS)
+        return trees[0].parents[0]
+
+    with mock.patch.object(mcts, "grow", grown):
+        parents = np.asarray(plan(jax.random.key(0)))
+    jax.effects_barrier()
+    depths = [0]
+    for parent in parents[1:]:
+        depths.append(1 + depths[parent])
+    assert len(calls) == sum(1 + max(HORIZON - depth, 0) for depth in depths[1:])
+
+
 @pytest.mark.parametrize(("batch", "playouts"), [(0, 3), (1, 6), (2, 10)])
 def test_a_line_is_tried_first_and_told_anew(batch, playouts):
     """So few playouts do not find the sequence that pays; told of it they do, and tell what comes next."""

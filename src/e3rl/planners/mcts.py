@@ -186,8 +186,8 @@ def search(
     key_noise, key_ties, key_search = jax.random.split(key, 3)
     members = jax.tree.leaves(ensemble)[0].shape[0]
     shape = (*ensemble.noise_shape, settings.particles)
-    one_by_one = not settings.batch and jax.default_backend() == "cpu"
-    device = None if jax.default_backend() == "cpu" else ensemble.many_steps(settings.particles)
+    on_cpu = jax.default_backend() == "cpu"
+    device = None if on_cpu else ensemble.many_steps(settings.particles)
     if device is not None and settings.from_samples and looks_at_particles(utility, members, obs.shape):
         device = None  # which never leave it
     storage = jnp.int8 if ensemble.draws_bits else jnp.float32
@@ -242,7 +242,7 @@ def search(
 
         start = (node, jnp.where(node.time < horizon, 1.0, 0.0), jnp.array(0.0))
         total: Array
-        if one_by_one:
+        if on_cpu:
             _, _, total = jax.lax.fori_loop(0, horizon - node.time, step, start)
         else:  # side by side, as many as any child of the root needs
             _, _, total = jax.lax.fori_loop(0, -((time + 1 - horizon) // STRIDE), stride, start)
@@ -312,7 +312,7 @@ def search(
     with jax.numpy_dtype_promotion("standard"):  # mctx mixes integers and floats
         if settings.batch:
             tree = grow(root, every_child, ties, settings.ucb, settings.playouts, settings.batch, line)
-        elif not one_by_one:
+        elif not on_cpu:
             tree = ahead.search(root, every_child, ties, settings.ucb, settings.playouts, horizon, line)
         else:
             only = jax.tree.map(lambda leaf: leaf[None], root)
