@@ -8,6 +8,7 @@ import pytest
 from tables import drawn_by_numpy
 
 from e3rl.envs.maze import Maze, MazeState
+from e3rl.models import conv
 from e3rl.models.conv import ConvDynamics, convolve
 from e3rl.models.ensemble import make_ensemble
 from e3rl.models.fit import Fit, make_model_set, update_model_set
@@ -15,14 +16,24 @@ from e3rl.replay import Replay, Transitions
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_convolution_equals_xla_s(stride):
+@pytest.mark.parametrize(("channels", "backend"), [(3, "cpu"), (3, "gpu"), (4, "gpu")])
+def test_convolution_equals_xla_s(stride, channels, backend, monkeypatch):
     rng = np.random.default_rng(0)
-    image = jnp.array(rng.normal(size=(5, 6, 3)), jnp.float32)
-    kernel = jnp.array(rng.normal(size=(3, 3, 3, 4)), jnp.float32)
+    image = jnp.array(rng.normal(size=(5, 6, channels)), jnp.float32)
+    kernel = jnp.array(rng.normal(size=(3, 3, channels, 4)), jnp.float32)
     wanted = jax.lax.conv_general_dilated(
         image[None], kernel, (stride, stride), ((1, 1), (1, 1)), dimension_numbers=("NHWC", "HWIO", "NHWC")
     )[0]
-    ours = convolve(image, kernel.reshape(27, 4), stride)
+    asked, products_first = [], conv.multiply_and_shift
+
+    def watched(*given):
+        asked.append(given)
+        return products_first(*given)
+
+    monkeypatch.setattr(conv, "multiply_and_shift", watched)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    ours = convolve(image, kernel.reshape(9 * channels, 4), stride)
+    assert bool(asked) == (channels == 4)
     np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-4)
 
 

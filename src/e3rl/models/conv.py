@@ -1,7 +1,9 @@
 """Deterministic dynamics for images: the convolutional network of appendix C.2."""
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar, Literal
 
 import equinox as eqx
@@ -26,13 +28,31 @@ prediction starts out bounded."""
 def convolve(
     image: Float[Array, "h w c"], kernel: Float[Array, "window maps"], stride: int = 1
 ) -> Float[Array, "h2 w2 maps"]:
-    """3 × 3 convolution, zero padded, as one matrix product over the unrolled windows. With each member's own kernel a
-    vmapped `lax.conv` becomes a grouped convolution, which is slow on a CPU."""
-    h, w, _ = image.shape
-    padded = jnp.pad(image, ((1, 1), (1, 1), (0, 0)))
-    shifts = [(i, j) for i in range(WINDOW) for j in range(WINDOW)]
-    windows = jnp.concatenate([padded[i : i + h : stride, j : j + w : stride] for i, j in shifts], axis=-1)
-    return windows @ kernel
+    """3 × 3 convolution, zero padded, as matrix products. With each member's own kernel a vmapped `lax.conv` becomes a
+    grouped convolution, which is slow."""
+    channels, maps = image.shape[-1], kernel.shape[-1]
+    if (
+        maps <= channels and jax.default_backend() != "cpu"
+    ):  # there what counts is memory, which windows take more of
+        return multiply_and_shift(image, kernel, stride)
+    return jnp.concatenate(shifted(image, stride), axis=-1) @ kernel
+
+
+def multiply_and_shift(
+    image: Float[Array, "h w c"], kernel: Float[Array, "window maps"], stride: int
+) -> Float[Array, "h2 w2 maps"]:
+    """`convolve` by products of the places themselves, which are then moved to where they are seen from."""
+    apart = kernel.reshape(WINDOW**2, image.shape[-1], -1)
+    products = jnp.einsum("hwc,kcm->hwkm", image, apart)
+    return reduce(operator.add, (seen[:, :, k] for k, seen in enumerate(shifted(products, stride))))
+
+
+def shifted(image: Float[Array, "h w *c"], stride: int) -> list[Float[Array, "h2 w2 *c"]]:
+    """The image as seen through each place of the window, zero padded."""
+    h, w = image.shape[:2]
+    padded = jnp.pad(image, ((1, 1), (1, 1), *[(0, 0)] * (image.ndim - 2)))
+    places = [(i, j) for i in range(WINDOW) for j in range(WINDOW)]
+    return [padded[i : i + h : stride, j : j + w : stride] for i, j in places]
 
 
 class Weights(eqx.Module):
