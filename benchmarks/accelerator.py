@@ -25,6 +25,7 @@ from e3rl.experiments import stopping
 from e3rl.experiments.stopping import StoppingExperiment
 from e3rl.models.base import Problem
 from e3rl.models.ensemble import make_ensemble
+from e3rl.neural import compiled_agent
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.presets import PRESETS
 from e3rl.planners import mcts
@@ -55,8 +56,20 @@ def rows() -> list[dict]:
     found = list(actions(**CONFIG["plan"]))
     for name, given in CONFIG["runs"].items():
         with tempfile.TemporaryDirectory() as kept:
-            found += [whole(f"{name}{how}", kept, **given) for how in ("", "/warm")]
+            for how in ("", "/warm"):
+                forget_programs(kept)
+                found.append(whole(f"{name}{how}", **given))
+            jax.config.update("jax_compilation_cache_dir", None)
     return found
+
+
+def forget_programs(kept: str) -> None:
+    """From now on this process is like one that has compiled nothing but what is `kept` on disk."""
+    jax.config.update("jax_compilation_cache_dir", kept)
+    compilation_cache.reset_cache()
+    keep_compiled_programs()
+    compiled_agent.forget()
+    jax.clear_caches()
 
 
 def actions(horizon: int, batches: list[int], seeds: list[int]) -> Iterator[dict]:
@@ -86,12 +99,8 @@ def waited(run: Callable[[], Any]) -> None:
     jax.block_until_ready(run())
 
 
-def whole(name: str, kept: str, horizon: int, ratio: int, seeds: int, ends: bool) -> dict:
-    """All runs as lanes of one program, in a process that has compiled nothing but what is `kept` on disk."""
-    jax.config.update("jax_compilation_cache_dir", kept)
-    compilation_cache.reset_cache()
-    keep_compiled_programs()
-    jax.clear_caches()
+def whole(name: str, horizon: int, ratio: int, seeds: int, ends: bool) -> dict:
+    """All runs as lanes of one program."""
     experiment = StoppingExperiment(horizon, ratio=ratio)
     config: NeuralE3Config = changed(
         stopping.config_of(experiment), {} if ends else {"explore.epsilon_share": 0.0}

@@ -306,7 +306,7 @@ def test_every_way_to_explore_and_exploit_runs_to_the_end(tmp_path, changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "seeds", "one_by_one"),
+    ("changes", "seeds", "lane_by_lane"),
     [
         ({"rounds.count": 1}, FIRST, True),
         ({"explore.update_every": 2, "explore.per_epoch": 1}, SEEDS, True),
@@ -315,12 +315,12 @@ def test_every_way_to_explore_and_exploit_runs_to_the_end(tmp_path, changes):
     ids=["with practice", "learning inside episodes", "as for an accelerator"],
 )
 def test_compiling_ahead_compiles_nothing_twice_and_changes_nothing(
-    changes, seeds, one_by_one, tmp_path, monkeypatch
+    changes, seeds, lane_by_lane, tmp_path, monkeypatch
 ):
     """Whether a processor is to spare is no matter but for the time that it takes."""
     config, counts = changed(TINY, {"explore.episodes": 3, **changes}), []
     for module in (lanes, compiled_agent):
-        monkeypatch.setattr(module, "one_by_one", lambda: one_by_one)
+        monkeypatch.setattr(module, "lane_by_lane", lambda: lane_by_lane)
 
     def listen(event, _, fun_name="", **others):
         if event.endswith("backend_compile_duration") and fun_name in OURS:
@@ -333,7 +333,7 @@ def test_compiling_ahead_compiles_nothing_twice_and_changes_nothing(
     monkeypatch.setattr("e3rl.neural.training.compiling", lanes.compiling)
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        for name, processors in {"alone": [0], "helped": [0, 1] if one_by_one else [0, 1, 2]}.items():
+        for name, processors in {"alone": [0], "helped": [0, 1] if lane_by_lane else [0, 1, 2]}.items():
             monkeypatch.setattr(lanes, "processors", lambda processors=processors: processors)
             counts.append([0, 0])
             learn(tmp_path / name, config, seeds)

@@ -111,9 +111,9 @@ def helper():
     return ThreadPoolExecutor(1, thread_name_prefix=lanes.COMPILES)
 
 
-@pytest.mark.parametrize(("which", "one_by_one"), [([1], True), ([0, 1, 2], True), ([0, 1, 2], False)])
-def test_what_was_compiled_ahead_is_not_compiled_again(which, one_by_one, compiled, monkeypatch):
-    monkeypatch.setattr(lanes, "one_by_one", lambda: one_by_one)
+@pytest.mark.parametrize(("which", "lane_by_lane"), [([1], True), ([0, 1, 2], True), ([0, 1, 2], False)])
+def test_what_was_compiled_ahead_is_not_compiled_again(which, lane_by_lane, compiled, monkeypatch):
+    monkeypatch.setattr(lanes, "lane_by_lane", lambda: lane_by_lane)
     usual, walked = over_lanes(walk), over_lanes(walk)
     place, jump, key, count = arguments(which)
     with helper() as pool:
@@ -171,7 +171,7 @@ def test_somebody_helps_where_a_processor_is_to_spare(monkeypatch):
     assert never.cancelled()
     go_on.set()
     assert under_way.result()
-    monkeypatch.setattr(lanes, "one_by_one", lambda: False)
+    monkeypatch.setattr(lanes, "lane_by_lane", lambda: False)
     monkeypatch.setattr(lanes, "processors", lambda: [3, 4, 5])
     together = threading.Barrier(2, timeout=60)
     with lanes.compiling() as pool:

@@ -241,7 +241,7 @@ def learn(
         record.save()  # exploiting takes a while: whoever interrupts it does not interrupt exploration
         take(*judged(whole - 1, models, replay), round(record.read_clock(), 1))
 
-    program.explore(record, True, last, after)
+    program.explore(record, True, last, after, ahead=True)
 
 
 def _is_later(place: tuple[Any, ...], verdict: dict[str, Any]) -> bool:

@@ -209,7 +209,7 @@ def run_cases(
         first_paid.extend(map(_first_paid, record.folders))
         return program.exploit(record, models, replay)
 
-    _, _, summaries = program.explore(record, True, exploit, watch)
+    _, _, summaries = program.explore(record, True, exploit, watch, ahead=True)
     seconds, stopping = round(record.read_clock(), 1), program.stopping
     rows = []
     for lane, ((reward, seed), summary) in enumerate(zip(cases, summaries, strict=True)):

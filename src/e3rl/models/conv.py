@@ -30,24 +30,22 @@ def convolve(
 ) -> Float[Array, "h2 w2 maps"]:
     """3 × 3 convolution, zero padded, as matrix products. With each member's own kernel a vmapped `lax.conv` becomes a
     grouped convolution, which is slow."""
-    channels, maps = image.shape[-1], kernel.shape[-1]
-    if (
-        maps <= channels and jax.default_backend() != "cpu"
-    ):  # there what counts is memory, which windows take more of
-        return multiply_and_shift(image, kernel, stride)
+    narrows = kernel.shape[-1] <= image.shape[-1]
+    if narrows and stride == 1 and jax.default_backend() != "cpu":  # faster there, and slower on a CPU
+        return multiply_and_shift(image, kernel)
     return jnp.concatenate(shifted(image, stride), axis=-1) @ kernel
 
 
 def multiply_and_shift(
-    image: Float[Array, "h w c"], kernel: Float[Array, "window maps"], stride: int
-) -> Float[Array, "h2 w2 maps"]:
+    image: Float[Array, "h w c"], kernel: Float[Array, "window maps"]
+) -> Float[Array, "h w maps"]:
     """`convolve` by products of the places themselves, which are then moved to where they are seen from."""
     apart = kernel.reshape(WINDOW**2, image.shape[-1], -1)
     products = jnp.einsum("hwc,kcm->hwkm", image, apart)
-    return reduce(operator.add, (seen[:, :, k] for k, seen in enumerate(shifted(products, stride))))
+    return reduce(operator.add, (seen[:, :, k] for k, seen in enumerate(shifted(products))))
 
 
-def shifted(image: Float[Array, "h w *c"], stride: int) -> list[Float[Array, "h2 w2 *c"]]:
+def shifted(image: Float[Array, "h w *c"], stride: int = 1) -> list[Float[Array, "h2 w2 *c"]]:
     """The image as seen through each place of the window, zero padded."""
     h, w = image.shape[:2]
     padded = jnp.pad(image, ((1, 1), (1, 1), *[(0, 0)] * (image.ndim - 2)))

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from e3rl.draws import scan_drawn
 from e3rl.models import reading
 from e3rl.models.base import DiceTelling
 from e3rl.models.reading import Read, Reader
@@ -159,8 +160,10 @@ class Scout(NamedTuple):
             return (member, state, eqx.apply_updates(reader, correction), read), None
 
         start = (self.member, self.optimiser, self.reader, self.reading)
-        fitted, _ = jax.lax.scan(update, start, jax.vmap(draw)(jax.random.split(key, UPDATES)))
-        return Scout(*fitted, self.dice)
+        (member, optimiser, reader, state), _ = scan_drawn(
+            update, draw, start, jax.random.split(key, UPDATES)
+        )
+        return Scout(member, optimiser, reader, state, self.dice)
 
 
 def _optimiser() -> optax.GradientTransformation:

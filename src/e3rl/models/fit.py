@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from e3rl.draws import scan_drawn
 from e3rl.models.base import AbstractDynamics
 from e3rl.models.dice import Scout
 from e3rl.models.ensemble import Ensemble
@@ -150,10 +151,12 @@ def update_model_set(
         weight = settings.prior_weight * jnp.maximum(jnp.sum(counted), 1.0)
         replay = models.shown(replay)
 
-    def draw(key: Key) -> tuple[Keys, Int[Array, "E B"]]:
+    def draw(given: tuple[Key, Bool[Array, ""]]) -> tuple[Key, Keys, Int[Array, "E B"], Bool[Array, ""]]:
         """For one update every member's key, and the rows with which its examples begin."""
+        key, counts = given
         keys = jax.random.split(key, jax.tree.leaves(models.members)[0].shape[0])
-        return keys, jax.vmap(lambda key: replay.draw(key, settings.batch, settings.unroll, *shares))(keys)
+        first = jax.vmap(lambda key: replay.draw(key, settings.batch, settings.unroll, *shares))(keys)
+        return key, keys, first, counts
 
     def objective(
         member: Ensemble, anchor: Ensemble, repelled: Repelled, key: Key, first: Int[Array, " B"]
@@ -197,7 +200,7 @@ def update_model_set(
 
     def update(carry: tuple, inputs: tuple) -> tuple:
         members, state, total = carry
-        key, (keys, first), counts = inputs
+        key, keys, first, counts = inputs
         each = eqx.filter_vmap(update_member, in_axes=(*[eqx.if_array(0)] * 5, None))
         members, state, nll = each(members, models.anchor, state, keys, first, repel(members, key))
         if total is not None:
@@ -210,11 +213,12 @@ def update_model_set(
     if models.unsmoothed is not None:
         start = models.unsmoothed
         total = jax.tree.map(jnp.zeros_like, eqx.filter(start, eqx.is_inexact_array))
-    keys = jax.random.split(key, settings.updates)
-    # Drawn for all updates at once: in the loop it would be a dozen small operations a time.
-    inputs = keys, jax.vmap(draw)(keys), jnp.arange(settings.updates) >= settings.updates - smoothed
+    inputs = (
+        jax.random.split(key, settings.updates),
+        jnp.arange(settings.updates) >= settings.updates - smoothed,
+    )
     losses: Array
-    (members, state, total), losses = jax.lax.scan(update, (start, models.optimiser, total), inputs)
+    (members, state, total), losses = scan_drawn(update, draw, (start, models.optimiser, total), inputs)
     models = models._replace(members=members, optimiser=state)
     if total is not None:
         average = eqx.combine(jax.tree.map(lambda weight: weight / smoothed, total), members)

@@ -22,7 +22,7 @@ from e3rl.neural.slots import Episodes, OneSeed
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
 from e3rl.runs.handover import Steps, padded_episodes
-from e3rl.runs.lanes import as_lane, lane_of, one_by_one, over_lanes
+from e3rl.runs.lanes import as_lane, lane_by_lane, lane_of, over_lanes
 from e3rl.types import Key, Keys, Trajectory, key_for
 
 Environment: TypeAlias = AbstractEnvironment | PythonCopies
@@ -55,7 +55,7 @@ class CompiledAgent:
 
     def compile_ahead(self, helper: Executor, env: Environment, keys: Keys, fresh: bool) -> None:
         """What is asked for after `init`, in that order; once, since it is kept. A `fresh` agent begins with uniform
-        play. The first plan is left to whoever asks for it where the helper has one thread."""
+        play. On a CPU the first plan is left to whoever asks for it, while the helper compiles what comes then."""
         if self._compiled_ahead:
             return
         self._compiled_ahead = True
@@ -73,7 +73,7 @@ class CompiledAgent:
             elif isinstance(env, AbstractEnvironment):
                 self._collect.compile_ahead(helper, env, policy, replay, keys, t, fresh)
 
-        if not one_by_one():
+        if not lane_by_lane():
             self.plan.compile_ahead(helper, models, value, replay, keys, t)
         if fresh:
             explore(True)
@@ -266,3 +266,9 @@ def compiled_agent(spec: Spec, config: NeuralE3Config) -> CompiledAgent:
         agent = _IN_USE[spec, config] = CompiledAgent(spec, config)
         _LATEST.append(agent)
     return agent
+
+
+def forget() -> None:
+    """What is asked for next is compiled again, as in a new process."""
+    _LATEST.clear()
+    _IN_USE.clear()

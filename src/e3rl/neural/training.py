@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -71,7 +72,11 @@ class NeuralProgram(AbstractProgram):
 
     def learn_all(self, record: Record, resume: bool = False) -> tuple[Policy, Replay, list[dict[str, Any]]]:
         """Algorithm 1; the exploit policies, all experience, and a summary per seed, one lane each."""
-        return self.explore(record, resume, lambda models, replay, _: self.exploit(record, models, replay))
+
+        def exploit(models: ModelSet, replay: Replay, _: np.ndarray) -> Any:
+            return self.exploit(record, models, replay)
+
+        return self.explore(record, resume, exploit, ahead=True)
 
     def explore(
         self,
@@ -79,9 +84,11 @@ class NeuralProgram(AbstractProgram):
         resume: bool,
         exploit: Callable[[ModelSet, Replay, np.ndarray], Any],
         after_epoch: Callable[[Epoch], None] = lambda epoch: None,
+        ahead: bool = False,
     ) -> Any:
-        """Algorithm 1 with another end, and somebody who sees every epoch's: what experiments are made of."""
-        with compiling() as helper:
+        """Algorithm 1 with another end, and somebody who sees every epoch's: what experiments are made of. `ahead`
+        compiles what exploiting and greedy episodes need meanwhile, and is for ends that have both."""
+        with compiling() if ahead else nullcontext() as helper:
             return self._explore(record, resume, exploit, after_epoch, helper)
 
     def _explore(

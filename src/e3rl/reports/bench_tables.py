@@ -73,7 +73,8 @@ def recorded(about: dict[str, Any]) -> str:
     if "sgemm_gflops" in found:
         parts.append(f"numpy's sgemm at {found['sgemm_gflops']:.0f} GFLOP/s")
     if "wall_s" in found:
-        parts.append(f"in {signed(found['wall_s'] / 60)} minutes")
+        minutes = signed(found["wall_s"] / 60)
+        parts.append(f"in {minutes} minute{'' if minutes == '1' else 's'}")
     commit, dirty, _ = str(machine["commit"]).partition("-dirty")
     return f"Recorded by `{about['command']}` at commit `{commit[:7]}{dirty}` {', '.join(parts)}."
 

@@ -22,7 +22,7 @@ AT_ONCE = 6
 """Programs that are compiled side by side for an accelerator."""
 
 
-def one_by_one() -> bool:
+def lane_by_lane() -> bool:
     """Whether lanes are calls of one program, as on a CPU, and not one program together."""
     return jax.default_backend() == "cpu"
 
@@ -56,7 +56,7 @@ class OverLanes:
     def __call__(self, *args: Any, over: Bool[np.ndarray, " lanes"] | None = None) -> Any:
         """Of lanes that are `over` nobody looks at the result: on a CPU they cost nothing."""
         lanes = _lanes(eqx.filter(args, eqx.is_array))
-        if lanes > 1 and one_by_one():
+        if lanes > 1 and lane_by_lane():
             wanted = range(lanes) if over is None else np.flatnonzero(~over).tolist()
             return self._in_threads(args, lanes, wanted)
         coming = self._coming.pop(_plain(args), None)
@@ -97,7 +97,7 @@ def _like(leaf: Any) -> Any:
     """What is as good to compile for as an array of this shape, or its first lane, and takes no room."""
     if not isinstance(leaf, jax.ShapeDtypeStruct | jax.Array):
         return leaf
-    shape = (1, *leaf.shape[1:]) if one_by_one() else leaf.shape
+    shape = (1, *leaf.shape[1:]) if lane_by_lane() else leaf.shape
     if _is_key(leaf):
         return jnp.broadcast_to(jax.random.key(0), shape)
     return np.broadcast_to(np.zeros((), leaf.dtype), shape)
@@ -107,7 +107,7 @@ def _like(leaf: Any) -> Any:
 def compiling() -> Iterator[Executor | None]:
     """A helper that compiles while something else is done, if there is a processor to spare: one program after the
     other where the processors do the work too, several at once for an accelerator."""
-    count = min(len(processors()) - 1, 1 if one_by_one() else AT_ONCE)
+    count = min(len(processors()) - 1, 1 if lane_by_lane() else AT_ONCE)
     if count < 1:
         yield None
         return
@@ -119,7 +119,7 @@ def compiling() -> Iterator[Executor | None]:
 
 
 def over_lanes(function: Callable[..., Any]) -> OverLanes:
-    return OverLanes(function, QUICKLY if one_by_one() else {})
+    return OverLanes(function, QUICKLY if lane_by_lane() else {})
 
 
 def _lanes(arrays: Any) -> int:

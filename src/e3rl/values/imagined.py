@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from e3rl.draws import scan_drawn
 from e3rl.models.base import Prediction, Problem, within_bounds
 from e3rl.models.ensemble import Ensemble, predict
 from e3rl.replay import Replay, Transitions
@@ -142,8 +143,8 @@ def fit_value(
         targets = jax.vmap(each_action)(predicted, gain, rows.time, chosen, noise)
         return update_q(state, rows.obs, rows.time, targets, jnp.ones_like(targets), step)
 
-    # Drawn for all steps at once: in the loop it would be a dozen small operations a time.
-    value, losses = jax.lax.scan(update, value, jax.vmap(draw)(jax.random.split(key, updates)))
+    losses: Array
+    value, losses = scan_drawn(update, draw, value, jax.random.split(key, updates))
     return value, jnp.mean(losses[-20:])
 
 
