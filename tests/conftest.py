@@ -1,7 +1,7 @@
 """Strict settings for every test: no silent dtype promotion, compiled programs kept between runs."""
 
 import gc
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from unittest import mock
 
@@ -24,9 +24,12 @@ LONGEST = ("golden", "neural", "envs")
 @pytest.fixture(scope="session", autouse=True)
 def nobody_compiles_ahead():
     """Tests run side by side, so that no processor is to spare, and some put plain functions in place of programs."""
+    from e3rl.experiments import deterministic, stopping
     from e3rl.neural import training
 
-    with mock.patch.object(training, "compiling", nullcontext):
+    with ExitStack() as patched:
+        for module in (training, deterministic, stopping):
+            patched.enter_context(mock.patch.object(module, "compiling", nullcontext))
         yield
 
 

@@ -89,7 +89,7 @@ class Scripted:
         self.env, self.keys, self.agent = "all cars", "keys", self
         self.stopping = SimpleNamespace(over=np.zeros(2, bool))
 
-    def explore(self, record, resume, exploit, after_epoch, ahead=True):
+    def explore(self, record, resume, exploit, after_epoch, helper=None):
         for t in range(2):
             after_epoch(Epoch(t, None, None, self.episodes(t, 2), None, f"M{t}", f"R{t}"))
         exploit("M1", "R1", None)
@@ -144,7 +144,7 @@ def test_seeds_that_end_by_themselves_have_rows_until_then(tiny, tmp_path, monke
     class Ending(Scripted):
         """The first seed explores for an epoch, the other for two."""
 
-        def explore(self, record, resume, exploit, after_epoch, ahead=True):
+        def explore(self, record, resume, exploit, after_epoch, helper=None):
             after_epoch(Epoch(0, None, None, self.episodes(0, 2), None, "M0", "R0"))
             self.stopping.over[0] = True
             after_epoch(Epoch(1, None, None, self.episodes(1, 2), None, "M1", "R1"))
@@ -180,7 +180,7 @@ def test_what_an_attempt_explored_that_was_given_up_is_forgotten(tiny, tmp_path,
     name, length = "mountaincar/ends", 4
 
     class Ending(Scripted):
-        def explore(self, record, resume, exploit, after_epoch, ahead=True):
+        def explore(self, record, resume, exploit, after_epoch, helper=None):
             for t in range(length // 2):
                 after_epoch(Epoch(t, None, None, self.episodes(t, 2), None, f"M{t}", f"R{t}"))
             if length == 4:

@@ -40,6 +40,7 @@ from e3rl.neural.presets import PRESETS
 from e3rl.neural.slots import Episodes
 from e3rl.neural.training import NeuralProgram
 from e3rl.runs.folder import RunFolder
+from e3rl.runs.lanes import compiling
 from e3rl.runs.record import Record
 from e3rl.runs.settings import changed, settings_of
 from e3rl.runs.statistics import mean_interval
@@ -241,7 +242,8 @@ def learn(
         record.save()  # exploiting takes a while: whoever interrupts it does not interrupt exploration
         take(*judged(whole - 1, models, replay), round(record.read_clock(), 1))
 
-    program.explore(record, True, last, after, ahead=True)
+    with compiling() as helper:
+        program.explore(record, True, last, after, helper)
 
 
 def _is_later(place: tuple[Any, ...], verdict: dict[str, Any]) -> bool:

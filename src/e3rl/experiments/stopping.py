@@ -35,6 +35,7 @@ from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.presets import PRESETS
 from e3rl.neural.training import NeuralProgram
 from e3rl.runs.folder import RunFolder, read_json
+from e3rl.runs.lanes import compiling
 from e3rl.runs.processors import processors
 from e3rl.runs.record import Record
 from e3rl.runs.settings import changed
@@ -209,7 +210,8 @@ def run_cases(
         first_paid.extend(map(_first_paid, record.folders))
         return program.exploit(record, models, replay)
 
-    _, _, summaries = program.explore(record, True, exploit, watch, ahead=True)
+    with compiling() as helper:
+        _, _, summaries = program.explore(record, True, exploit, watch, helper)
     seconds, stopping = round(record.read_clock(), 1), program.stopping
     rows = []
     for lane, ((reward, seed), summary) in enumerate(zip(cases, summaries, strict=True)):

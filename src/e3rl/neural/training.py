@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -72,11 +71,10 @@ class NeuralProgram(AbstractProgram):
 
     def learn_all(self, record: Record, resume: bool = False) -> tuple[Policy, Replay, list[dict[str, Any]]]:
         """Algorithm 1; the exploit policies, all experience, and a summary per seed, one lane each."""
-
-        def exploit(models: ModelSet, replay: Replay, _: np.ndarray) -> Any:
-            return self.exploit(record, models, replay)
-
-        return self.explore(record, resume, exploit, ahead=True)
+        with compiling() as helper:
+            return self.explore(
+                record, resume, lambda models, replay, _: self.exploit(record, models, replay), helper=helper
+            )
 
     def explore(
         self,
@@ -84,21 +82,10 @@ class NeuralProgram(AbstractProgram):
         resume: bool,
         exploit: Callable[[ModelSet, Replay, np.ndarray], Any],
         after_epoch: Callable[[Epoch], None] = lambda epoch: None,
-        ahead: bool = False,
+        helper: Executor | None = None,
     ) -> Any:
-        """Algorithm 1 with another end, and somebody who sees every epoch's: what experiments are made of. `ahead`
-        compiles what exploiting and greedy episodes need meanwhile, and is for ends that have both."""
-        with compiling() if ahead else nullcontext() as helper:
-            return self._explore(record, resume, exploit, after_epoch, helper)
-
-    def _explore(
-        self,
-        record: Record,
-        resume: bool,
-        exploit: Callable[[ModelSet, Replay, np.ndarray], Any],
-        after_epoch: Callable[[Epoch], None],
-        helper: Executor | None,
-    ) -> Any:
+        """Algorithm 1 with another end, and somebody who sees every epoch's: what experiments are made of. A `helper`
+        compiles ahead, for ends that exploit and play greedy episodes."""
         resumed = record.begin(
             resume, lambda: saved_shapes(self.agent.one, record.folders[0].about_checkpoint())
         )
