@@ -46,3 +46,8 @@ def test_seeds_of_earlier_commands_say_where_they_were_computed():
     assert device_of(here) == "cpu"
     assert device_of(here | {"earlier": [{"device": there, "seeds": [seed]} for seed in (0, 1)]}) == there
     assert device_of(here | {"earlier": [{"device": there, "seeds": [1]}]}) == f"{there} and cpu"
+
+
+def test_what_went_on_on_another_machine_says_both():
+    machines = [{"device": "NVIDIA H200", "machine": "there"}, {"device": "cpu", "machine": "here"}]
+    assert device_of({"device": "cpu", "settings": {}, "machines": machines}) == "NVIDIA H200 and cpu"

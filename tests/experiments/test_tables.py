@@ -2,10 +2,12 @@
 
 import pytest
 
+from e3rl.experiments import tables
 from e3rl.experiments.curves import POINTS, stretches
-from e3rl.experiments.provenance import reproduce_command
+from e3rl.experiments.provenance import provenance_of, reproduce_command, this_machine
 from e3rl.experiments.tables import (
     forget_runs,
+    note_machine,
     stored_table,
     table_path,
     truth,
@@ -66,3 +68,21 @@ def test_stretches():
     assert stretches([1.0, 2.0]) == [(1, 1.0), (2, 2.0)]
     found = stretches([float(i) for i in range(250)])
     assert (len(found), found[-1][0], found[0]) == (POINTS, 250, (3, 1.0))
+
+
+def test_machines_are_named_where_one_goes_on_with_what_another_has_left(tmp_path, monkeypatch):
+    assert note_machine(tmp_path, "lock/a") == note_machine(tmp_path, "lock/a") == {}
+    here, other = this_machine(), {"device": "fast", "machine": "elsewhere"}
+    monkeypatch.setattr(tables, "this_machine", lambda: other)
+    assert note_machine(tmp_path, "lock/a") == note_machine(tmp_path, "lock/a") == {"machines": [here, other]}
+    assert note_machine(tmp_path, "lock/b") == {}
+    done = {"experiment": "lock/c", **here}
+    assert note_machine(tmp_path, "lock/c", done) == {"machines": [here, other]}
+    assert note_machine(tmp_path, "lock/d", {**done, **other}) == {}
+
+
+def test_a_result_names_all_its_machines():
+    one, other = {"device": "fast", "machine": "there"}, {"device": "cpu", "machine": "here"}
+    assert provenance_of({"experiment": "lock/a", **other})["machine"] == "here"
+    both = provenance_of({"experiment": "lock/a", **other, "machines": [one, other]})
+    assert both["machine"] == "fast, there; then cpu, here"

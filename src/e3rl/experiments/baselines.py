@@ -23,7 +23,14 @@ from e3rl.experiments.curves import POINTS, stretches
 from e3rl.experiments.names import LOCK, algorithm_name, settings_name, task_name
 from e3rl.experiments.provenance import reproduce_command
 from e3rl.experiments.smoke import LEVELS, SIZE, STEPS, TRAINED, smaller
-from e3rl.experiments.tables import forget_runs, refuse_seeds, table_path, unfinished_runs, write_table
+from e3rl.experiments.tables import (
+    forget_runs,
+    note_machine,
+    refuse_seeds,
+    table_path,
+    unfinished_runs,
+    write_table,
+)
 from e3rl.runs.folder import read_json, read_metrics
 from e3rl.runs.settings import as_dict, changed
 from e3rl.runs.train import train
@@ -216,6 +223,8 @@ def run(
     agent, config = AGENTS[experiment.algo], config_of(experiment, smoke)
     about = _about(name, experiment, smoke)
     rows, finals = _found(path, about, experiment.marks, say)
+    if not {str(seed) for seed in seeds} <= finals.keys():
+        about |= note_machine(out, name, read_json(path.with_suffix(".json")) if finals else None)
     for seed in seeds:
         if str(seed) in finals:
             continue

@@ -28,6 +28,7 @@ from e3rl.experiments.tables import (
     about_cell,
     forget_runs,
     measured_before,
+    note_machine,
     refuse_seeds,
     table_path,
     truth,
@@ -176,7 +177,7 @@ def run(
     # By what they are about, so that an epoch that is repeated after an interruption counts once.
     table = {_about(row): row for row in rows} if same_seeds else {}
     judged = {(v["seed"], v["budget"]): v for v in about["exploit"]} if same_seeds else {}
-    told = about_cell(name, experiment, config, seeds, asked, smoke)
+    told = about_cell(name, experiment, config, seeds, asked, smoke) | note_machine(out, name)
 
     def take(new: list[dict[str, Any]], verdicts: list[dict[str, Any]], seconds: float) -> None:
         table.update({_about(row): row for row in new})

@@ -38,7 +38,8 @@ def device_of(about: dict[str, Any]) -> str:
     earlier = about.get("earlier", [])
     seeds = {seed for each in earlier for seed in each["seeds"]}
     joined = seeds >= set(about["settings"]["seeds"]) if seeds else False
-    devices = [each["device"] for each in earlier] + ([] if joined else [about.get("device")])
+    own = [each["device"] for each in about.get("machines", ())] or [about.get("device")]
+    devices = [each["device"] for each in earlier] + ([] if joined else own)
     return " and ".join(dict.fromkeys(filter(None, devices)))
 
 

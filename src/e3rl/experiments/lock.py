@@ -25,6 +25,7 @@ from e3rl.experiments.tables import (
     about_cell,
     forget_runs,
     measured_before,
+    note_machine,
     refuse_seeds,
     table_path,
     truth,
@@ -261,7 +262,7 @@ def run(
         [NeuralE3.describe(LOCK, own, own["seed"], config) for own in options],
     )
 
-    told = _told(name, experiment, config, seeds, earlier, smoke)
+    told = _told(name, experiment, config, seeds, earlier, smoke) | note_machine(out, name)
 
     def judge(episodes: int, models: Any, replay: Any) -> None:
         if episodes not in budgets or any(row["episodes"] == episodes for row in rows):

@@ -26,6 +26,12 @@ def provenance(command: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "jax": jax.__version__,
         "packages": {name: version(name) for name in PACKAGES},
+        **this_machine(),
+    }
+
+
+def this_machine() -> dict[str, str]:
+    return {
         "device": jax.devices()[0].device_kind,
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
     }
@@ -43,8 +49,12 @@ def provenance_of(about: Mapping[str, Any]) -> dict[str, Any]:
         "config": next((about[key] for key in ("config", "configs", "settings") if key in about), None),
         "commit": about.get("commit") or made.get("commit") or told.get("commit"),
         "versions": about.get("versions") or told.get("versions") or made or versions or None,
-        "machine": machine or about.get("device"),
+        "machine": "; then ".join(map(_named, about.get("machines", ()))) or machine or about.get("device"),
     }
+
+
+def _named(one: Mapping[str, Any]) -> str:
+    return ", ".join(filter(None, (one["device"], one["machine"])))
 
 
 def reproduce_command(name: str, seeds: Sequence[int] = (), smoke: bool = False) -> str:

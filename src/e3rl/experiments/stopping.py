@@ -24,6 +24,7 @@ from e3rl.experiments.tables import (
     about_cell,
     forget_runs,
     measured_before,
+    note_machine,
     refuse_seeds,
     table_path,
     truth,
@@ -144,7 +145,7 @@ def run(
         forget_runs(out, name)
         return done
     config = config_of(experiment, smoke)
-    about = about_cell(name, experiment, config, seeds, asked, smoke)
+    about = about_cell(name, experiment, config, seeds, asked, smoke) | note_machine(out, name)
     cases = [(reward, seed) for seed in seeds for reward in experiment.rewards]
     so_far = unfinished_runs(out, name) / "so-far.csv"
     rows = _measured(so_far, experiment, config)

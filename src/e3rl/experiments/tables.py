@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from e3rl.experiments.provenance import provenance, reproduce_command
+from e3rl.experiments.provenance import provenance, reproduce_command, this_machine
 from e3rl.neural.config import NeuralE3Config
 from e3rl.neural.old_names import stored_config
 from e3rl.runs.checkpoint import write_file
@@ -36,6 +36,21 @@ def table_path(out: Path, name: str) -> Path:
 def unfinished_runs(out: Path, name: str) -> Path:
     """Where the run folders of an experiment lie until its results are whole: what was interrupted goes on there."""
     return out / UNFINISHED / name.replace("/", "-")
+
+
+def note_machine(out: Path, name: str, earlier: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """This machine works on an experiment from now on. What its results say of that: nothing, unless it goes on with
+    what another one has left, or adds to results of which `earlier` was said; then all, in the order in which they
+    began."""
+    path, here = unfinished_runs(out, name) / "machines.json", this_machine()
+    machines = read_json(path)["machines"] if path.is_file() else []
+    if not machines and earlier:
+        machines = earlier.get("machines") or [{key: earlier.get(key) for key in here}]
+    if here not in machines:
+        machines = [*machines, here]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"machines": machines})
+    return {"machines": machines} if len(machines) > 1 else {}
 
 
 def forget_runs(out: Path, name: str) -> None:
