@@ -169,6 +169,15 @@ def test_how_many_times_the_episodes(tmp_path):
     assert verdict_of(tmp_path, lock.dqn_needs_more, settings=lock.PAPERS) == "differs"
 
 
+def test_where_neither_gets_there_nobody_needs_more(tmp_path):
+    save_locks(tmp_path, 0)
+    for horizon in lock.HORIZONS:
+        save_finals(tmp_path, f"baselines-long/h{horizon}-standard-dqn", final(9), final(9))
+    assert verdict_of(tmp_path, lock.dqn_needs_more, settings=lock.PAPERS) == "not tested"
+    save_finals(tmp_path, "baselines-long/h10-standard-dqn", final(9, 100), final(9, 100))
+    assert verdict_of(tmp_path, lock.dqn_needs_more, settings=lock.PAPERS) == "differs"
+
+
 @pytest.mark.parametrize(("explored", "expected"), [(0.5, "holds"), (1.5, "differs")])
 def test_less_reward_while_exploring(tmp_path, explored, expected):
     """The baselines' curves are at 1."""

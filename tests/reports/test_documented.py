@@ -149,6 +149,16 @@ def test_what_locks_paid_and_are_worth_seed_by_seed(tmp_path):
     assert number("paid lock/h5 antishaped", found) == "3"
 
 
+def test_when_locks_first_paid(tmp_path):
+    lines = ["experiment,reward,seed,episode,return_mean"]
+    lines += [f"a,standard,0,{end},{mean}" for end, mean in ((50, 0.0), (100, 0.1), (150, 0.0), (200, 0.4))]
+    lines += ["a,standard,1,50,0.0", "a,antishaped,0,50,0.1"]
+    (tmp_path / "lock-h5-exploring.csv").write_text("\n".join([*lines, ""]))
+    (tmp_path / "lock-h5.csv").touch()
+    (tmp_path / "lock-h5.json").write_text(json.dumps({"experiment": "lock/h5", "settings": {"horizon": 5}}))
+    assert number("met lock/h5", Evidence.under(tmp_path)) == "20H and never"
+
+
 def lock_row(reward, episodes, solved):
     return f"stopping/h5,5,{reward},320,{episodes},True,{solved}\n"
 

@@ -150,6 +150,7 @@ LOCK_EXPERIMENTS: dict[str, LockExperiment] = {
     "lock-paper/h10": LockExperiment(10, (50,), "paper-lock-h10"),
     "lock-paper/h15": LockExperiment(15, (50,), "paper-lock-h15"),
     "lock-paper/h20": LockExperiment(20, (75,), "paper-lock-h20"),
+    "lock-paper-longer/h10": LockExperiment(10, (50, 75), "paper-lock-h10"),
     "lock-paper-5bits/h10": LockExperiment(10, (50,), "paper-lock-h10", noise_bits=5),
     "lock-paper-5bits/h15": LockExperiment(15, (50,), "paper-lock-h15", noise_bits=5),
     "lock-paper-5bits/h20": LockExperiment(20, (75,), "paper-lock-h20", noise_bits=5),

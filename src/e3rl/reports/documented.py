@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from e3rl.experiments.baselines import BASELINE_EXPERIMENTS
+from e3rl.experiments.deterministic import DETERMINISTIC_EXPERIMENTS
 from e3rl.reports import (
     bench_tables,
     deterministic,
@@ -21,7 +23,7 @@ from e3rl.reports import (
     stopping,
     unified,
 )
-from e3rl.reports.baselines import METHODS
+from e3rl.reports.baselines import METHODS, episodes_to_bar
 from e3rl.reports.calibration import tables as calibration_tables
 from e3rl.reports.claims.evidence import CONFIRM, Evidence
 from e3rl.reports.numbers import number
@@ -157,6 +159,31 @@ def _exploited(evidence: Evidence, names: list[str]) -> Lines:
             yield row(name, deterministic.budget_words(own), *map(_minus, cells))
 
 
+def confirmed_exploit(evidence: Evidence) -> Lines:
+    apart = _confirmed(evidence)
+    if apart is not None:
+        yield from _exploited(apart, [name for name in DETERMINISTIC_EXPERIMENTS if apart.find(name)])
+
+
+def confirmed_baselines(evidence: Evidence) -> Lines:
+    apart = _confirmed(evidence)
+    found = [] if apart is None else [one for one in map(apart.find, BASELINE_EXPERIMENTS) if one is not None]
+    if not found:
+        return
+    yield head("experiment", "seeds", "greedy return: median (worst to best)", "mean of 100 above the bar")
+    for result in found:
+        seeds, finals = list(result.about["final"]), list(result.about["final"].values())
+        returns = _minus(spread([one["return_mean"] for one in finals]))
+        yield row(result.experiment, f"{seeds[0]} to {seeds[-1]}", returns, episodes_to_bar(finals))
+
+
+def _confirmed(evidence: Evidence) -> Evidence | None:
+    """What confirmatory seeds gave, which lies beside everything else."""
+    found = evidence.find("stopping/h10")
+    folder = None if found is None else found.path.parent.parent / CONFIRM
+    return Evidence.under(folder) if folder is not None and folder.is_dir() else None
+
+
 def peers(evidence: Evidence) -> Lines:
     result = evidence.find("peers/summary")
     if result is None:
@@ -236,6 +263,8 @@ PARTS: dict[str, Callable[[Evidence], Lines]] = {
     "confirmed locks": lambda evidence: _folder_of(
         evidence, "stopping/h10", lambda folder: stopping.table(folder.parent / CONFIRM / folder.name)
     ),
+    "confirmed exploit": confirmed_exploit,
+    "confirmed baselines": confirmed_baselines,
     "calibration": calibration,
     "one phase": lambda evidence: _folder_of(evidence, "unified/lock-h5", unified.table),
     "repulsion": lambda evidence: _folder_of(evidence, "repulsion/lock-h5", unified.table, part=1),

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from e3rl.experiments.durations import seconds_of
+from e3rl.experiments.lock import CURVE_KINDS
+from e3rl.experiments.tables import stored_rows
 from e3rl.reports import bench_numbers, reach_numbers
 from e3rl.reports.claims.evidence import Evidence
 from e3rl.reports.deterministic import explored
@@ -60,6 +62,20 @@ def paid(evidence: Evidence, experiment: str, reward: str) -> str:
     rows = [row for row in rows_of(evidence, experiment) if row["reward"] == reward]
     most = max(int(row["episodes"]) for row in rows)
     return listed([row["paid_episodes"] for row in rows if int(row["episodes"]) == most])
+
+
+def met(evidence: Evidence, experiment: str) -> str:
+    """After how many episodes per level exploring first met the reward of a standard lock, which pays nothing else, by
+    seed: the end of the first stretch that was paid."""
+    result = evidence.need(experiment)
+    horizon = int(result.about["settings"]["horizon"])
+    curves = stored_rows(result.table.with_name(f"{result.table.stem}-exploring.csv"), CURVE_KINDS)
+    first: dict[int, str] = {}
+    for point in (point for point in curves if point["reward"] == "standard"):
+        first.setdefault(point["seed"], "never")
+        if point["return_mean"] > 0.0 and first[point["seed"]] == "never":
+            first[point["seed"]] = f"{point['episode'] / horizon:.0f}H"
+    return listed(list(first.values()))
 
 
 def opened(evidence: Evidence, experiment: str, reward: str) -> str:
@@ -206,7 +222,7 @@ def took(evidence: Evidence, experiments: str, unit: str = "seconds") -> str:
 NUMBERS: dict[str, Callable[..., str]] = {
     one.__name__.replace("_", "-"): one
     for one in (
-        solved, solved_at, paid, opened, levels, budget, greedy, ended, finals, reached, shortest, lead, in_epoch,
+        solved, solved_at, paid, met, opened, levels, budget, greedy, ended, finals, reached, shortest, lead, in_epoch,
         failed, got_there, speed, seeds, value, took, bench_numbers.bench, bench_numbers.bench_ratio,
         bench_numbers.bench_more, bench_numbers.bench_target, bench_numbers.calibration,
         bench_numbers.as_of, reach_numbers.reach, reach_numbers.reach_targets, reach_numbers.reach_ends,
