@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from e3rl import draws
+from e3rl.draws import normals
 
 
 @pytest.mark.parametrize("count", [1, 7, 12, 35])
@@ -41,3 +42,12 @@ def test_no_more_than_a_block_is_drawn_together(monkeypatch):
     text = str(jax.make_jaxpr(lambda x: draws.scan_drawn(lambda c, d: (c, d), jnp.sin, 0, x))(inputs))
     assert "f32[6] = sin" in text
     assert "f32[12] = sin" not in text
+
+
+def test_normals_are_those_drawn_one_by_one():
+    shapes = {"a": (3, 4), "b": (7,), "c": (2, 3, 5), "none": (0,)}
+    keys = dict(zip(shapes, jax.random.split(jax.random.key(0), len(shapes)), strict=True))
+    drawn = normals(keys, shapes)
+    for name, shape in shapes.items():
+        assert drawn[name].shape == shape
+        np.testing.assert_allclose(drawn[name], jax.random.normal(keys[name], shape), rtol=1e-6)

@@ -9,10 +9,13 @@ import pytest
 
 from e3rl import cli
 from e3rl.experiments.catalogue import EXPERIMENTS, family_of
-from e3rl.reports.claims import control, lock, mazes, theory
-from e3rl.reports.claims.claim import Claim, Finding, Verdict, judge, verdict
+from e3rl.neural.presets import PRESETS
+from e3rl.reports.claims import control, dqn, lock, mazes, theory
+from e3rl.reports.claims.claim import Claim, Finding, Verdict, judge, more_of, verdict
 from e3rl.reports.claims.evidence import Evidence
 from e3rl.reports.claims.table import CHAPTERS, CLAIMS, MADE, judged, page, write_page
+from e3rl.reports.statistics.intervals import Share
+from e3rl.runs.settings import as_dict
 from e3rl.types import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -108,24 +111,37 @@ FRACTIONS = "baselines-paper/h5-standard-dqn", "baselines-fraction/h5-0.01", "ba
 
 
 def test_the_smallest_fraction(tmp_path):
-    for cell in FRACTIONS:
-        save_finals(tmp_path, cell, final(9, 600), final(9))
-    assert verdict_of(tmp_path, lock.greedy_at_once) == "holds"
-    save_finals(tmp_path, FRACTIONS[1], final(9, 600), final(9, 700))
-    assert verdict_of(tmp_path, lock.greedy_at_once) == "differs"
+    early, late = [final(9, 600 + i) for i in range(5)], [final(9, 900 + i) for i in range(4)]
+    for cell, finals in zip(FRACTIONS, (early, [*late, final(9)], late), strict=True):
+        save_finals(tmp_path, cell, *finals)
+    assert verdict_of(tmp_path, dqn.greedy_at_once) == "holds"
+    save_finals(tmp_path, FRACTIONS[1], *early)
+    assert verdict_of(tmp_path, dqn.greedy_at_once) == "not tested"
+    save_finals(tmp_path, FRACTIONS[0], *late)
+    assert verdict_of(tmp_path, dqn.greedy_at_once) == "differs"
     (tmp_path / "baselines-fraction-h5-0.1.json").unlink()
-    assert verdict_of(tmp_path, lock.greedy_at_once) == "not tested"
+    assert verdict_of(tmp_path, dqn.greedy_at_once) == "not tested"
 
 
 def test_priorities_and_other_implementations(tmp_path):
-    save_finals(tmp_path, FRACTIONS[0], final(9, 600), final(9, 600))
-    assert verdict_of(tmp_path, lock.priorities_matter) == "not tested"
-    save_finals(tmp_path, "baselines-replay/h5-uniform", final(9, 600), final(9))
-    assert verdict_of(tmp_path, lock.priorities_matter) == "holds"
+    save_finals(tmp_path, FRACTIONS[0], *[final(9, 600)] * 5)
+    assert verdict_of(tmp_path, dqn.priorities_matter) == "not tested"
+    save_finals(tmp_path, "baselines-replay/h5-uniform", final(9, 600), *[final(9)] * 4)
+    assert verdict_of(tmp_path, dqn.priorities_matter) == "holds"
+    save_finals(tmp_path, "baselines-replay/h5-uniform", *[final(9, 600)] * 3, *[final(9)] * 2)
+    assert verdict_of(tmp_path, dqn.priorities_matter) == "not tested"
     row = {"env": "lock-h5", "algo": "dqn", "e3rl_return_mean": 5.0, "sb3_return_mean": 5.0}
     (tmp_path / "peers").mkdir()
     (tmp_path / "peers" / "summary.json").write_text(json.dumps({"rows": [row]}))
-    assert verdict_of(tmp_path, lock.priorities_matter) == "differs"
+    assert verdict_of(tmp_path, dqn.priorities_matter) == "differs"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "more"),
+    [((5, 5), (0, 5), True), ((3, 5), (1, 5), None), ((1, 5), (1, 5), False), ((0, 5), (4, 5), False)],
+)
+def test_a_lead_that_chance_may_explain_is_left_open(ours, theirs, more):
+    assert more_of(Share(*ours), Share(*theirs))[0] is more
 
 
 @pytest.mark.parametrize(("solved", "expected"), [(5, "holds"), (3, "holds"), (2, "differs"), (0, "differs")])
@@ -192,8 +208,8 @@ def test_less_reward_while_exploring(tmp_path, explored, expected):
 
 def test_uniform_play_by_hand():
     """A half at every level but the last, where one action of four pays, or two."""
-    assert lock.chance_of_uniform_play(10) == 1 / 2048
-    assert lock.chance_of_uniform_play(3, rewarded_actions=2) == 1 / 8
+    assert dqn.chance_of_uniform_play(10) == 1 / 2048
+    assert dqn.chance_of_uniform_play(3, rewarded_actions=2) == 1 / 8
 
 
 def test_a_mean_over_the_first_episodes_of_a_curve(tmp_path):
@@ -296,15 +312,44 @@ def test_what_tells_the_gain_more_closely(tmp_path, few, trained, expected, word
     ],
 )
 def test_noise_that_helps(tmp_path, noisy, expected, words):
-    assert verdict_of(tmp_path, control.noise_does_not_help) == "not tested"
+    assert verdict_of(tmp_path, control.noise_does_not_help, task="mountaincar") == "not tested"
     for name, solved in (("dqn", 1), ("dqn-weight-noise", noisy)):
-        assert verdict_of(tmp_path, control.noise_does_not_help) == "not tested"
+        assert verdict_of(tmp_path, control.noise_does_not_help, task="mountaincar") == "not tested"
         there, not_there = final(9, 500, 2_000, -110.0), final(None, None, 2_000, -200.0)
         finals = [there] * solved + [not_there] * (5 - solved)
         save_finals(tmp_path, f"baselines-mountaincar/{name}", *finals)
-    [finding] = control.noise_does_not_help(Evidence.under(tmp_path))
+    [finding] = control.noise_does_not_help(Evidence.under(tmp_path), "mountaincar")
     assert words in finding.text
-    assert verdict_of(tmp_path, control.noise_does_not_help) == expected
+    assert verdict_of(tmp_path, control.noise_does_not_help, task="mountaincar") == expected
+
+
+def exploring(seed, goals, phase="explore"):
+    return [
+        {"phase": phase, "seed": seed, "episode": i + 1, "reached": reached}
+        for i, reached in enumerate(goals)
+    ]
+
+
+def test_when_exploring_first_met_the_goal(tmp_path):
+    rows = [*exploring(0, [False, True, True]), *exploring(1, [False] * 3), *exploring(1, [True], "exploit")]
+    save(tmp_path, "acrobot/paper", rows)
+    found = Evidence.under(tmp_path).first_goal("acrobot/paper")
+    assert found.happened == (2,)
+    assert found.gave_up == (3,)
+    given = {"settings": control.PAPERS, "task": "acrobot"}
+    assert verdict_of(tmp_path, control.explores_quickly, **given) == "differs"
+    save(tmp_path, "acrobot/paper", exploring(0, [False, True, True]))
+    assert verdict_of(tmp_path, control.explores_quickly, **given) == "holds"
+
+
+@pytest.mark.parametrize(("ours", "expected"), [(-100.0, "holds"), (-114.0, "holds"), (-116.0, "differs")])
+def test_success_like_that_of_dqns_at_their_best(tmp_path, ours, expected):
+    """Of two one got there, whose best stretch the table has."""
+    save_finals(tmp_path, "baselines-mountaincar/dqn-long", final(9, 500, mean=-200.0), final(9, mean=-200.0))
+    path = tmp_path / "baselines-mountaincar-dqn-long.csv"
+    path.write_text("seed,episode,return_mean\n0,500,-105.0\n0,1000,-200.0\n1,500,-90.0\n")
+    save(tmp_path, "mountaincar/paper", exploit=[{"seed": 0, "budget": 100, "return_mean": ours}])
+    assert verdict_of(tmp_path, control.similar_to_the_dqn, settings=control.PAPERS) == expected
 
 
 def test_budgets_that_are_too_large_do_not_count(tmp_path):
@@ -362,9 +407,10 @@ def test_runs_under_way_and_second_copies_are_left_alone(tmp_path):
 
 def test_confirmatory_seeds_decide_where_they_were_run(tmp_path):
     """The paper's seeds hold, the others do not; a claim that was not tested on them stays as it is."""
-    save_locks(tmp_path / "lock", 5)
-    save_locks(tmp_path / "confirm" / "lock", 1)
-    save_finals(tmp_path / "confirm" / "baselines", "baselines-maze/5-dqn", final(9, 900))
+    config = as_dict(PRESETS["paper-lock-h20"])
+    save_locks(tmp_path / "lock", 5, config=config)
+    save_locks(tmp_path / "confirm" / "lock", 1, config=config)
+    save_finals(tmp_path / "confirm" / "baselines", "baselines-maze/5-dqn", final(9, 900, mean=1.7))
     found = {(one.claim.name, one.claim.settings): one for one in judged(tmp_path)}
     one = found["lock/optimal", lock.PAPERS]
     assert one.verdict is Verdict.DIFFERS

@@ -38,8 +38,8 @@ def _paper_lock(horizon: int, antishaped: bool, optimism: float = 0.0) -> DQNCon
 
 
 OPTIMISM = 5.0
-"""The lock's reward. The paper suspects that its networks happen to start with optimistic values, without which the DQN
-fails from ten levels on; in the presets called optimistic they start here."""
+"""The lock's reward. The paper suspects that its networks happen to start with optimistic values; without them no DQN
+was seen to open ten levels or more. In the presets called optimistic they start here."""
 HORIZONS = (5, 10, 15, 20)
 
 DQN_CONFIGS: dict[str, DQNConfig] = {

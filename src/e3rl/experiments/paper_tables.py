@@ -163,18 +163,28 @@ DEPARTURES: dict[tuple[str, str], Departure] = {
 """(preset, setting) -> where a number differs from its table."""
 
 UNSAID = {
-    "paper-lock-h5 to -h20": "exploration reward, rollouts at the leaves, choice of the best playout, uniform play for "
-    "100 transitions, the DQN's size and rate: the released code's",
+    "paper-lock-h5 to -h20": "rollouts at the leaves, choice of the best playout, uniform play for 100 transitions, the"
+    " DQN's size and rate: the released code's",
     "paper-maze": "distance to the nearest node, the best plan: the algorithm's text. Nothing of the released code's "
     "other values (8 members, 64 maps, K = 20, 5,000 nodes, reward weight 0.01)",
     "paper-control": "distance to the root, a quarter of the segments with an ending: the released code's. Batches of "
     "64, γ = 0.99, errors beyond 1 linear, gradients clipped at 10 in the DQN: e3rl's defaults. No rounds",
     "paper-…-dqn": "the defaults of OpenAI Baselines, which the paper used; 50,000 episodes on the lock, of which the "
     "fraction of exploration is one",
-    "paper-…-ppo, -ppo-rnd": "environments at once, steps, epochs, minibatches, entropy, gains: those of "
-    "`e3rl-lock-ppo-rnd`; the paper has no table for plain PPO, which is PPO+RND without its bonus",
+    "paper-…-ppo, -ppo-rnd": "environments at once, steps, epochs, minibatches, entropy, gains: those of `e3rl-lock-"
+    "ppo-rnd`; the paper has no table for plain PPO, which is PPO+RND without its bonus",
 }
 """Where presets take what their tables leave out."""
+
+UNLIKE_THE_TEXT = {
+    "paper-lock-h5 to -h20": "how far members are apart is the mean absolute difference of bits and reward, as in the "
+    "released code, where appendix B has the total variation of whole observations; a bit's −log P counts by the mean"
+    " over bits, where section 4.1 has their sum; the 2,000 more updates of the DQN before each of the released "
+    "code's exploit episodes are left out",
+    "paper-control": "graph search goes by the distance to the root, as the released code does, where Algorithm 3 has "
+    "that to the nearest node (`mountaincar/nearest` has it, with e3rl's settings)",
+}
+"""Where presets follow the released code, or nobody, against the paper's text."""
 
 WITH_IDS = {
     "mountaincar/steadied, acrobot/steadied": "`steadied-control`: clipped targets, a learning rate that falls to a "
@@ -193,6 +203,8 @@ WITH_IDS = {
 NO_SWITCH = (
     "Models also predict whether an episode ends, which is one more term of their loss; values and returns in "
     "imagination are weighted by the predicted chance to be under way.",
+    "Changes of a scaled state count in units of 0.03 in what networks put out and in their squared errors, which "
+    "makes them about as large as errors of rewards and endings (`models/layers.py`).",
     "Predicted states stay within the bounds of what was seen.",
     "Members have minibatches of their own, where the released code mixes them up in mazes.",
 )

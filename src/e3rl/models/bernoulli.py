@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from e3rl.draws import normals
 from e3rl.envs.encoding import Encoding
 from e3rl.models.base import (
     RARELY_ENDS,
@@ -86,11 +87,9 @@ class BernoulliDynamics(DiceTelling):
         }
         deviation = _deviations(width, bits, gated)
         keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
-        drawn = {
-            name: None if shape is None else deviation[name] * jax.random.normal(keys[name], shape)
-            for name, shape in shapes.items()
-        }
-        self.weights = Weights(**drawn)  # type: ignore[arg-type]
+        drawn = normals(keys, {name: shape for name, shape in shapes.items() if shape is not None})
+        scaled = {name: deviation[name] * drawn[name] if name in drawn else None for name in shapes}
+        self.weights = Weights(**scaled)  # type: ignore[arg-type]
         self.heeds = None
 
     def __call__(self, obs: Shaped[Array, " D"], action: Int[Array, ""], time: Int[Array, ""]) -> Prediction:

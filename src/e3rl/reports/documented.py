@@ -160,13 +160,15 @@ def _exploited(evidence: Evidence, names: list[str]) -> Lines:
 
 
 def confirmed_exploit(evidence: Evidence) -> Lines:
-    apart = _confirmed(evidence)
+    evidence.find("stopping/h10")
+    apart = evidence.confirmed()
     if apart is not None:
         yield from _exploited(apart, [name for name in DETERMINISTIC_EXPERIMENTS if apart.find(name)])
 
 
 def confirmed_baselines(evidence: Evidence) -> Lines:
-    apart = _confirmed(evidence)
+    evidence.find("stopping/h10")
+    apart = evidence.confirmed()
     found = [] if apart is None else [one for one in map(apart.find, BASELINE_EXPERIMENTS) if one is not None]
     if not found:
         return
@@ -175,13 +177,6 @@ def confirmed_baselines(evidence: Evidence) -> Lines:
         seeds, finals = list(result.about["final"]), list(result.about["final"].values())
         returns = _minus(spread([one["return_mean"] for one in finals]))
         yield row(result.experiment, f"{seeds[0]} to {seeds[-1]}", returns, episodes_to_bar(finals))
-
-
-def _confirmed(evidence: Evidence) -> Evidence | None:
-    """What confirmatory seeds gave, which lies beside everything else."""
-    found = evidence.find("stopping/h10")
-    folder = None if found is None else found.path.parent.parent / CONFIRM
-    return Evidence.under(folder) if folder is not None and folder.is_dir() else None
 
 
 def peers(evidence: Evidence) -> Lines:

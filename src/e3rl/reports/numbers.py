@@ -231,8 +231,13 @@ NUMBERS: dict[str, Callable[..., str]] = {
 
 
 def number(key: str, evidence: Evidence) -> str:
-    """What stands between the marks of a key."""
+    """What stands between the marks of a key; after `confirmed` one is asked of confirmatory seeds."""
     name, *words = key.split()
+    if name == "confirmed":
+        apart = evidence.confirmed()
+        if apart is None:
+            raise UserError(f"a page tells of confirmatory seeds ({key}), which have no results")
+        return number(" ".join(words), apart)
     if name not in NUMBERS:
         raise UserError(f"no number is called {name!r}; there are {', '.join(NUMBERS)}")
     try:

@@ -11,6 +11,7 @@ from e3rl.experiments.paper_tables import (
     NO_SETTING,
     NO_SWITCH,
     TABLES,
+    UNLIKE_THE_TEXT,
     UNSAID,
     WITH_IDS,
     Row,
@@ -55,6 +56,8 @@ def _ours(presets: tuple[str, ...], row: Row) -> str:
 def departures() -> Iterator[str]:
     yield "What the tables leave out:\n"
     yield from (f"- `{preset}`: {source}." for preset, source in UNSAID.items())
+    yield "\nWhere presets depart from the text:\n"
+    yield from (f"- `{preset}`: {what}." for preset, what in UNLIKE_THE_TEXT.items())
     yield "\nDepartures that are measured, under ids of their own:\n"
     yield from (f"- `{ids}`: {what}." for ids, what in WITH_IDS.items())
     yield "\nWhat no setting turns off:\n"

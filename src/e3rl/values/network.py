@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from e3rl.draws import normals
 from e3rl.models.base import heeded
 from e3rl.types import Key
 
@@ -44,28 +45,35 @@ class QNetwork(eqx.Module):
         *,
         key: Key,
     ):
-        k_observe, k_clock, k_hidden, k_head = jax.random.split(key, 4)
+        names = ("observe", "clock", "hidden", "head")
+        keys = dict(zip(names, jax.random.split(key, len(names)), strict=True))
         count = horizon if heads and horizon is not None else 1
         features = math.prod(shape)
-        self.kernel, self.stride, self.heeds = None, 1, None
+        shapes: dict[str, tuple[int, ...]] = {}
+        self.stride, self.heeds = 1, None
         if len(shape) == 3:
             height, breadth, channels = shape
             self.stride = 1 + max(height, breadth) // 32
-            k_kernel, k_observe = jax.random.split(k_observe)
-            self.kernel = jax.random.normal(k_kernel, (3, 3, channels, maps)) * (2 / (9 * channels)) ** 0.5
+            keys["kernel"], keys["observe"] = jax.random.split(keys["observe"])
+            shapes["kernel"] = (3, 3, channels, maps)
             features = -(-height // self.stride) * -(-breadth // self.stride) * maps
+        shapes |= {
+            "observe": (width, features),
+            "clock": (width,) if horizon is None else (horizon, width),
+            "hidden": (width, width),
+            "head": (count, actions, width),
+        }
+        drawn = normals(keys, shapes)
+        self.kernel = drawn["kernel"] * (2 / (9 * channels)) ** 0.5 if "kernel" in drawn else None
         spread = 4.0 if self.kernel is None else 2.0  # inputs in [0, 1] less a half; outputs of a ReLU
-        self.observe = jax.random.normal(k_observe, (width, features)) * (features / spread) ** -0.5
+        self.observe = drawn["observe"] * (features / spread) ** -0.5
         # Hinges spread over the observations' range, where a clock of random vectors does it otherwise.
-        self.bias, self.clock = jax.random.normal(k_clock, (width,)), None
+        self.bias, self.clock = drawn["clock"], None
         if horizon is not None:
-            self.bias, self.clock = (
-                None,
-                jax.random.normal(k_clock, (horizon, width)) * (0.1 if heads else 1.0),
-            )
-        self.hidden = jax.random.normal(k_hidden, (width, width)) * (2 / width) ** 0.5
+            self.bias, self.clock = None, drawn["clock"] * (0.1 if heads else 1.0)
+        self.hidden = drawn["hidden"] * (2 / width) ** 0.5
         self.hidden_bias = jnp.zeros(width)
-        self.head = jax.random.normal(k_head, (count, actions, width)) * 0.1 * width**-0.5
+        self.head = drawn["head"] * 0.1 * width**-0.5
         self.head_bias = jnp.full((count, actions), optimism, jnp.float32)
 
     @property

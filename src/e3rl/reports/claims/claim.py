@@ -5,11 +5,18 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from scipy import stats
+
 from e3rl.reports.claims.evidence import Evidence
+from e3rl.reports.statistics.intervals import Share
 from e3rl.types import UserError
 
 DAMAGE = (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError, csv.Error)
 """What reading files raises that are not as `e3rl reproduce` writes them."""
+
+
+UNLIKELY = 0.05
+"""A chance below this is none, where a verdict rests on a test."""
 
 
 class Verdict(StrEnum):
@@ -28,6 +35,16 @@ class Finding(NamedTuple):
 
 def missing(what: str) -> Finding:
     return Finding(f"{what}: not run", None)
+
+
+def more_of(ours: Share, theirs: Share) -> tuple[bool | None, float]:
+    """Whether ours is the larger share, and the chance of such a lead among equals (Fisher's exact test, one-sided): a
+    lead that chance may explain leaves it open."""
+    table = [[share.hits, share.total - share.hits] for share in (ours, theirs)]
+    chance = float(stats.fisher_exact(table, "greater").pvalue)
+    if ours.hits * theirs.total <= theirs.hits * ours.total:
+        return False, chance
+    return True if chance < UNLIKELY else None, chance
 
 
 class Claim(NamedTuple):

@@ -24,8 +24,8 @@ CONFIRM = "confirm"
 class Evidence:
     """Everything that was measured. It remembers what it was asked for."""
 
-    def __init__(self, results: dict[str, Result]):
-        self._results = results
+    def __init__(self, results: dict[str, Result], folder: Path | None = None):
+        self._results, self._folder = results, folder
         self.asked: list[str] = []
 
     @classmethod
@@ -45,11 +45,16 @@ class Evidence:
             if isinstance(about, dict):
                 name = str(about.get("experiment", f"{path.parent.name}/{path.stem}"))
                 found.setdefault(name, Result(path, about))
-        return cls(found)
+        return cls(found, folder)
+
+    def confirmed(self) -> "Evidence | None":
+        """What confirmatory seeds gave, which lies beside everything else."""
+        folder = None if self._folder is None else self._folder / CONFIRM
+        return None if folder is None or not folder.is_dir() else Evidence.under(folder)
 
     def asking(self) -> "Evidence":
         """The same, with nothing asked yet."""
-        return Evidence(self._results)
+        return Evidence(self._results, self._folder)
 
     @property
     def named(self) -> dict[str, Result]:
@@ -134,6 +139,19 @@ class Evidence:
         largest = max((one["budget"] for one in verdicts), default=None)
         own = sorted((one["seed"], one["return_mean"]) for one in verdicts if one["budget"] == largest)
         return np.array([value for _, value in own], float) if own else None
+
+    def first_goal(self, experiment: str) -> Waiting | None:
+        """When exploration of a maze or a control task first ended at the goal."""
+        rows = self.rows(experiment)
+        if rows is None:
+            return None
+        own = [row for row in rows if row["phase"] == "explore"]
+        when: dict[str, int | None] = dict.fromkeys(row["seed"] for row in own)
+        for row in sorted(own, key=lambda row: int(row["episode"])):
+            if row["reached"] == "True" and when[row["seed"]] is None:
+                when[row["seed"]] = int(row["episode"])
+        played = {seed: sum(row["seed"] == seed for row in own) for seed in when}
+        return Waiting.of(list(when.values()), list(played.values()))
 
     def explored(self, experiment: str, after: int = 0) -> Float[np.ndarray, " seeds"] | None:
         """Mean returns while exploring, of mazes and control tasks, by seed; of episodes `after` so many."""

@@ -3,16 +3,16 @@
 from collections import Counter
 from pathlib import Path
 
-from e3rl.reports.claims import control, lock, mazes, theory
+from e3rl.reports.claims import control, dqn, lock, mazes, theory
 from e3rl.reports.claims.claim import Claim, Judged, Verdict, judge
-from e3rl.reports.claims.evidence import CONFIRM, Evidence
+from e3rl.reports.claims.evidence import Evidence
 from e3rl.runs.checkpoint import write_file
 from e3rl.types import UserError
 
-CLAIMS: list[Claim] = [*theory.CLAIMS, *lock.CLAIMS, *mazes.CLAIMS, *control.CLAIMS]
+CLAIMS: list[Claim] = [*theory.CLAIMS, *lock.CLAIMS, *dqn.CLAIMS, *mazes.CLAIMS, *control.CLAIMS]
 CHAPTERS = {
     "Section 3 and appendix A: theory": theory.CLAIMS,
-    "Section 5.1 and appendix C.1: combination locks": lock.CLAIMS,
+    "Section 5.1 and appendix C.1: combination locks": [*lock.CLAIMS, *dqn.CLAIMS],
     "Section 5.2 and appendix C.2: mazes": mazes.CLAIMS,
     "Section 5.3 and appendix C.3: MountainCar and Acrobot": control.CLAIMS,
 }
@@ -25,7 +25,7 @@ what the data under `results/` say about it. A verdict is computed and never typ
 it, *differs* that they do not, *not tested* that there are none, or too few. `e3rl reproduce claims` makes this table
 again, `--json` with the rules and the experiments behind it; [how numbers are summed up](statistics.md) explains the
 intervals, which are 95% ones. The paper's sentences are given in our words. Seeds are the paper's, 0 to 4 (mazes 0 to
-2), but for *ends by itself*, which has fresh seeds; where confirmatory seeds were run, those decide.
+2); where everything that an entry asks for was run with confirmatory seeds, those decide, and the entry says so.
 """
 
 
@@ -33,9 +33,9 @@ def judged(results: Path) -> list[Judged]:
     """By the paper's seeds, and by confirmatory ones where they have been run: those decide."""
     evidence = Evidence.under(results)
     first = [judge(claim, evidence) for claim in CLAIMS]
-    if not (results / CONFIRM).is_dir():
+    confirmed = evidence.confirmed()
+    if confirmed is None:
         return first
-    confirmed = Evidence.under(results / CONFIRM)
     return [_decided(one, judge(one.claim, confirmed)) for one in first]
 
 
