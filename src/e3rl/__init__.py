@@ -18,6 +18,7 @@ from e3rl.envs.registration import register
 if TYPE_CHECKING:
     from e3rl.baselines import DQN, PPO, PPORND, DQNConfig, PPOConfig
     from e3rl.dreem import Dreem
+    from e3rl.experiments.agents import load
     from e3rl.neural.agent import UE2, NeuralE3
     from e3rl.neural.config import NeuralE3Config
     from e3rl.tabular.agent import TabularE3
@@ -35,6 +36,7 @@ _LATER = {
     "TabularE3": "e3rl.tabular.agent",
     "TabularE3Config": "e3rl.tabular.config",
     "UE2": "e3rl.neural.agent",
+    "load": "e3rl.experiments.agents",
 }
 """The agents are imported on first use, so that environments alone stay quick to import."""
 
@@ -51,6 +53,7 @@ __all__ = [
     "TabularE3",
     "TabularE3Config",
     "__version__",
+    "load",
     "make",
 ]
 

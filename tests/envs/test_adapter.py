@@ -270,6 +270,12 @@ def test_what_surely_is_a_member_has_no_violation(space):
     ("env_id", "arguments", "message"),
     [
         ("CartPol-v1", {}, "unknown environment 'CartPol-v1'; did you mean 'CartPole-v1'"),
+        (
+            "gymnasium:CartPol-v1",
+            {},
+            "unknown environment 'gymnasium:CartPol-v1'; did you mean 'gymnasium:CartPole-v1'",
+        ),
+        ("gymnasium:", {}, "an id is missing after 'gymnasium:', as in gymnasium:Mine-v0"),
         ("CartPole-v7", {}, "unknown environment 'CartPole-v7'; did you mean 'CartPole-v"),
         ("CombinationLock-v0", {}, "did you mean 'e3rl/CombinationLock-v0'"),
         ("e3rl/Mase-v0", {}, "unknown environment 'e3rl/Mase-v0'; did you mean 'e3rl/Maze-v0'"),

@@ -132,7 +132,21 @@ class Broken(Line):
 
 @pytest.mark.parametrize("call", ["reset", "step"])
 def test_an_environment_that_breaks_is_told_so_when_it_is_trained_on(call):
-    assert suited(Broken(call))[0] == "neural-e3"
+    why = "random play was cut short, so nobody knows whether observations repeat"
+    assert suited(Broken(call)) == ("neural-e3", why)
+
+
+class BreaksLate(Line):
+    """In its third episode: what the others have shown decides."""
+
+    def reset(self, *, seed=None, options=None):
+        if seed == 2:
+            raise RuntimeError("the cable came off")
+        return super().reset(seed=seed)
+
+
+def test_an_environment_that_breaks_now_and_then_is_judged_by_what_it_showed():
+    assert suited(BreaksLate(FLOATS, lambda one_hot: one_hot))[0] == "tabular-e3"
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ def clock(monkeypatch):
 def test_lines(clock, capsys):
     with LiveLine() as line:
         line(at("compiling", 0, 0.0)._replace(what="the models"))
-        line(at("explore", 1, 20.0))
+        line(at("fitting models", 0, 10.0))
+        line(at("explore", 1, 20.0, disagreement=8.5e10))
         for episode, seconds in ((2, 30.0), (3, 31.0), (4, 32.0), (5, 33.0)):
             line(at("explore", episode, seconds))  # too soon to be said
         clock[0] += 6.0
@@ -35,7 +36,8 @@ def test_lines(clock, capsys):
         line(at("exploit", 110, 40.0))
     assert capsys.readouterr().err.splitlines() == [
         "compiling, up to a minute: the models",
-        "explore: episode 1/10, return 1.50, disagreement 0.25",
+        "fitting models: episode 0/10, which takes a while for images and on a CPU",
+        "explore: episode 1/10, return 1.50, disagreement 8.5e+10",
         "explore: episode 6/10, return 1.50, about 4 s left",
         "explore: episode 10/10, return 1.50, disagreement 0.25",
         "training to exploit: episode 10/10, no more episodes needed; compiled if new, up to a minute",

@@ -8,12 +8,14 @@ import json
 import math
 import os
 import signal
+import time
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from e3rl.runs import folder as folder_module
+from e3rl.runs import record as record_module
 from e3rl.runs.checkpoint import load_arrays, staged
 from e3rl.runs.folder import RunFolder, read_json, read_metrics
 from e3rl.runs.record import Record
@@ -475,3 +477,18 @@ def test_how_often_can_be_said_for_all_runs(monkeypatch):
         monkeypatch.setenv("E3RL_CHECKPOINT_SECONDS", text)
         with pytest.raises(UserError, match=f"must be a number of seconds, got '{text}'"):
             Record([3])
+
+
+def test_a_word_about_what_takes_long(monkeypatch):
+    """And none about what does not."""
+    told = []
+    record = Record(SEEDS, watch=told.append)
+    with record.patiently("fitting", 20):
+        pass
+    assert told == []
+    monkeypatch.setattr(record_module, "PATIENCE", 0.01)
+    with record.patiently("fitting", 20):
+        waited = time.monotonic()
+        while not told and time.monotonic() < waited + 10.0:
+            time.sleep(0.01)
+    assert [(one.phase, one.episode, one.episodes) for one in told] == [("fitting", 0, 20)]

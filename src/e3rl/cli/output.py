@@ -1,7 +1,26 @@
 """Tables and numbers as the commands print them."""
 
-from collections.abc import Sequence
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+
+@contextlib.contextmanager
+def stdout_kept(for_json: bool) -> Iterator[None]:
+    """What an environment prints, in processes of its own too, goes to stderr: stdout is kept for one JSON object."""
+    if not for_json:
+        yield
+        return
+    sys.stdout.flush()
+    with contextlib.ExitStack() as back, contextlib.redirect_stdout(sys.stderr):
+        with contextlib.suppress(OSError):  # a closed one needs no keeping
+            ours = os.dup(1)
+            os.dup2(2, 1)
+            back.callback(os.close, ours)
+            back.callback(os.dup2, ours, 1)
+        yield
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from e3rl.cli.errors import explained, tell
+from e3rl.cli.output import stdout_kept
 from e3rl.runs.summary import interval_text, verdict
 from e3rl.signals import noted
 from e3rl.types import UserError
@@ -35,6 +36,7 @@ LONGEST_NAME = 200
 
 @noted(lambda: "training had not begun")
 def train(args: argparse.Namespace) -> int:
+    from e3rl.envs.registration import suggestion
     from e3rl.experiments.agents import AGENTS
     from e3rl.runs.kept_programs import keep_compiled_programs
     from e3rl.runs.progress import LiveLine
@@ -58,12 +60,17 @@ def train(args: argparse.Namespace) -> int:
     why = ""
     if args.algo == "auto":
         named = [name for name, known in AGENTS.items() if args.config in known.presets]
-        args.algo, why = (named[0], "") if named else _suited(env, given)
+        if args.config != "auto" and not named:
+            every = [preset for known in AGENTS.values() for preset in known.presets]
+            hint = suggestion(args.config, every) or "; `e3rl settings` lists them all"
+            raise UserError(f"unknown config {args.config!r}{hint}")
+        with stdout_kept(args.json):
+            args.algo, why = (named[0], "") if named else _suited(env, given)
     agent = AGENTS.called(args.algo)
     if args.help_settings:
         return _show_settings(agent, env, given, args.config, changes, args.json)
     out = args.out if args.out is not None else _default_folder(args, given, changes, seeds)
-    with LiveLine(quiet=args.json) as watch:
+    with stdout_kept(args.json), LiveLine(quiet=args.json) as watch:
         watch.notes += [why] if why and not args.json else []
         paths, summaries = train_seeds(
             agent,
@@ -155,9 +162,16 @@ def _suited(env: str, options: dict[str, Any]) -> tuple[str, str]:
 
 def environment(name: str, flags: Collection[str]) -> str:
     """The id of the environment called `name` on the command line, to which the flags given must belong."""
+    import gymnasium
+
+    from e3rl.envs.registration import suggestion
+
     for option, owners in OWN_OPTIONS.items():
         if option in flags and SHORT_NAMES.get(name, name) not in {SHORT_NAMES[owner] for owner in owners}:
             raise UserError(f"--{option} belongs to {' and '.join(owners)}: {name} has no {option}")
+    ours = {*SHORT_NAMES, *gymnasium.registry}
+    if name.isalpha() and name not in ours and (hint := suggestion(name, list(SHORT_NAMES))):
+        raise UserError(f"unknown environment {name!r}{hint}")
     return SHORT_NAMES.get(name, name)
 
 
@@ -203,16 +217,20 @@ def evaluate(args: argparse.Namespace) -> int:
     if not (folder / "config.json").exists() and (seeds := seed_folders(folder)):
         raise UserError(f"{folder} holds the runs of several seeds: evaluate one, such as {seeds[0]}")
     import_from_here()
-    agent = load(folder)
+    with stdout_kept(args.json):
+        agent = load(folder)
     with closing(agent):
         return _evaluate(agent, args)
 
 
 def _evaluate(agent: "AbstractAgent", args: argparse.Namespace) -> int:
-    from e3rl.reports.film import film
+    from e3rl.reports.film import film, refuse_film
     from e3rl.runs.statistics import mean_interval
 
-    returns = agent.evaluate(args.episodes)
+    with stdout_kept(args.json):
+        if args.gif is not None:
+            refuse_film(agent, args.gif)
+        returns = agent.evaluate(args.episodes)
     mean, low, high = mean_interval(returns)
     interval = [low, high] if len(returns) > 1 else None  # a single episode has no interval
     optimum = agent.program.spec.optimal_return
@@ -225,7 +243,8 @@ def _evaluate(agent: "AbstractAgent", args: argparse.Namespace) -> int:
     }
     if args.json:
         if args.gif is not None:
-            report |= {"film": str(args.gif), "film_return": film(agent, args.gif)}
+            with stdout_kept(args.json):
+                report |= {"film": str(args.gif), "film_return": film(agent, args.gif)}
         print(json.dumps(report))
         return 0
     against = f", {mean / optimum:.1%} of the optimum {optimum:.3f}" if optimum else ""

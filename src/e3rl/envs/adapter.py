@@ -60,12 +60,16 @@ def _make_by_id(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
     except gymnasium.error.UnregisteredEnv as error:
         if env_id.startswith("ALE/"):
             raise UserError(f'{env_id} needs the Atari extra: pip install "gymnasium[atari]"') from error
-        hint = suggestion(env_id, [*ENVIRONMENTS, *gymnasium.registry])
+        module, colon, name = env_id.rpartition(":")
+        known = gymnasium.registry if module else [*ENVIRONMENTS, *gymnasium.registry]
+        hint = suggestion(name, list(known), f"{module}{colon}")
         own = "" if ":" in env_id else "; one of your own is named with its module, as in my_package:Mine-v0"
         raise UserError(f"unknown environment {env_id!r}{hint}{own}") from error
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise UserError(f"{env_id} needs a package that is not installed: {one_line(error)}") from error
     except gymnasium.error.Error as error:
+        if env_id.endswith(":"):
+            raise UserError(f"an id is missing after {env_id!r}, as in {env_id}Mine-v0") from error
         raise UserError(f"cannot make {env_id!r}: {one_line(error)}") from error
     except UserError:
         raise
@@ -185,7 +189,7 @@ def _refuse_actions(space: gymnasium.Space) -> str:
             f"has the continuous action space {space}: e3rl needs a Discrete one, "
             "wrap the environment in gymnasium.wrappers.DiscretizeAction first"
         )
-    return f"has the action space {space}: e3rl needs a Discrete one"
+    return f"has the action space {space}: e3rl needs a Discrete one, and docs/adapter.md shows how to number others"
 
 
 def _time_limit(env: gymnasium.Env) -> int | None:

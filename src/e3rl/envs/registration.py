@@ -50,9 +50,10 @@ ENVIRONMENTS: Registry[Constructor] = Registry(
 )
 
 
-def suggestion(word: str, known: list[str]) -> str:
+def suggestion(word: str, known: list[str], before: str = "") -> str:
+    """Words for an error; what is known by a namespace or a module is named with what stands before it."""
     close = get_close_matches(word, known, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {before + close[0]!r}?" if close else ""
 
 
 def build(env_id: str, **kwargs: Any) -> AbstractEnvironment:

@@ -51,17 +51,20 @@ def suited_agent(opened: Opened) -> tuple[str, str]:
         if states <= TabularE3Config().capacity:
             return "tabular-e3", f"{states:,} categories"
         return "neural-e3", f"{states:,} categories are too many for a table"
-    again, one_hot = repetition(opened)
+    again, one_hot, compared = repetition(opened)
     if spec.may_hide_time and not one_hot:
         return "neural-e3", f"{spec.encoding.shape[0]} bits, episodes of {spec.horizon} steps"
     if again >= REPEATED:
         return "tabular-e3", f"{again:.0%} of observations were seen in earlier episodes"
+    if not compared:
+        return "neural-e3", "random play was cut short, so nobody knows whether observations repeat"
     return "neural-e3", f"only {again:.0%} of observations were seen in earlier episodes"
 
 
-def repetition(opened: Opened) -> tuple[float, bool]:
-    """Of what random play leads to in some short episodes, the share that earlier episodes had shown, and whether every
-    observation is a one-hot. Where episodes begin does not count: many problems with numbers begin in one place."""
+def repetition(opened: Opened) -> tuple[float, bool, int]:
+    """Of what random play leads to in some short episodes, the share that earlier episodes had shown, whether every
+    observation is a one-hot, and how many were compared. Where episodes begin does not count: many problems with
+    numbers begin in one place."""
     functional, made = opened.functional, opened.made
     env = made if functional is None else GymnasiumEnvironment(FunctionalGymEnv(functional))
     assert isinstance(env, GymnasiumEnvironment)
@@ -84,8 +87,8 @@ def repetition(opened: Opened) -> tuple[float, bool]:
                 ended = terminated or truncated
             before |= seen
     except RAISED:  # whatever an environment raises will be told when it is trained on
-        return 0.0, False
-    return again / max(steps, 1), one_hot
+        one_hot &= bool(before)
+    return again / max(steps, 1), one_hot, steps
 
 
 def load(path: str | Path, env: Any = None) -> AbstractAgent:

@@ -26,7 +26,7 @@ from e3rl.replay import Replay
 from e3rl.runs.agent import AbstractProgram
 from e3rl.runs.handover import Steps
 from e3rl.runs.lanes import compiling, norms, seed_keys, side_by_side, unless_over
-from e3rl.runs.progress import PRACTISING
+from e3rl.runs.progress import FITTING, PRACTISING
 from e3rl.runs.record import Record
 from e3rl.types import Key, Keys, UserError, key_for
 
@@ -185,12 +185,12 @@ class NeuralProgram(AbstractProgram):
     def _update(
         self, record: Record, models: ModelSet, replay: Replay, t: int
     ) -> tuple[ModelSet, Float[np.ndarray, " lanes"]]:
-        fitted, losses = self.agent.update_models(
-            models, replay, self.keys, self._epoch(t), over=self.stopping.over
-        )
-        models, loss = unless_over(self.stopping.over, fitted, models), np.asarray(losses)
+        over, now = self.stopping.over, self._epoch(t)
+        with record.patiently(FITTING, self._explore_episodes):
+            fitted, losses = self.agent.update_models(models, replay, self.keys, now, over=over)
+            loss = np.asarray(losses)
         record.insist(np.isfinite(loss), loss, "model loss", f" in epoch {t}")
-        return models, loss
+        return unless_over(over, fitted, models), loss
 
     def _record(
         self,
@@ -272,7 +272,7 @@ class NeuralProgram(AbstractProgram):
                 "explore_episodes": explored,
                 "practice_episodes": int(before[lane]) - explored,
             }
-            if self.stopping.by_itself:
+            if self.stopping.by_itself or not self.stopping.spread[lane]:
                 more["ended"] = self.stopping.why(lane, explored)
             summaries.append(record.summary(lane, returns[lane], self.optima[lane], **more))
         record.finish(policy, summaries)

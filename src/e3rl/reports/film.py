@@ -26,8 +26,7 @@ SLOWEST, FASTEST, LAST = 500, 20, 1_500
 def film(agent: AbstractAgent, path: Path, seed: int = 0) -> float:
     """Play one greedy episode and write it to `path`; returns its return. An environment that the agent was given as
     an object, or that has no frames to show, is refused."""
-    if path.suffix.lower() != ".gif":
-        raise UserError(f"a film is a GIF: name it something.gif, not {path}")
+    refuse_film(agent, path)
     with closing(_drawn(agent)) as env:
         frames, total = _play(agent, env, seed)
     try:
@@ -39,6 +38,13 @@ def film(agent: AbstractAgent, path: Path, seed: int = 0) -> float:
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
     return total
+
+
+def refuse_film(agent: AbstractAgent, path: Path) -> None:
+    """An error where `film` would have one, before anything is played."""
+    if path.suffix.lower() != ".gif":
+        raise UserError(f"a film is a GIF: name it something.gif, not {path}")
+    _drawn(agent).close()
 
 
 def _drawn(agent: AbstractAgent) -> gymnasium.Env:

@@ -4,10 +4,10 @@ import math
 import time
 from collections.abc import Iterable
 
-from e3rl.runs.progress import Progress
+from e3rl.runs.progress import FITTING, Progress
 
 COMPILING = "compiling"
-FIRST, LAST = (COMPILING, "explore", "train"), "exploit"
+FIRST, LAST = (COMPILING, FITTING, "explore", "train"), "exploit"
 """Phases before and after those that take turns, of practice and fitting."""
 
 

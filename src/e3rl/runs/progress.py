@@ -14,11 +14,13 @@ from rich.progress import Progress as Bar
 from e3rl.runs.kept_programs import compiled_so_far, what_became_of_compiling
 from e3rl.runs.summary import duration
 
-PRACTISING = "practising"
+PRACTISING, FITTING = "practising", "fitting models"
 LEARNING = ("explore", "train", PRACTISING)
 """Phases that are told epoch by epoch, or round by round."""
 COMPILED = 2
 """Reports before which something is still compiled: the first epoch plans nothing, the second does."""
+LARGE = 1e6
+"""Numbers from here on are powers of ten."""
 AGREED, SPREAD = 3, 0.25
 """Estimates in a row, and by how much of the time left they may differ, before one is told."""
 
@@ -80,16 +82,22 @@ class TimeLeft:
 
 def _note(progress: Progress, left: float | None) -> str:
     seeds = [f"{progress.done} of {progress.apart} seeds done"] if progress.apart else []
+    if progress.phase == FITTING:
+        return ", ".join(["which takes a while for images and on a CPU", *seeds])
     if progress.phase == "training to exploit":
         needed = f"for {progress.what}" if progress.what else "no more episodes needed"
         return ", ".join([f"{needed}; compiled if new, up to a minute", *seeds])
     told = {"return": progress.mean_return, "disagreement": progress.disagreement}
-    words = [f"{name} {value:.2f}" for name, value in told.items() if not math.isnan(value)]
+    words = [f"{name} {_number(value)}" for name, value in told.items() if not math.isnan(value)]
     if math.isfinite(progress.epsilon_hat):
         words.append(f"ε̂ {progress.epsilon_hat:.2g}")
     if left:
         words.append(f"{'at most' if progress.at_most else 'about'} {duration(left)} left")
     return ", ".join([*(words or ["no episode has ended yet"]), *seeds])
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}" if abs(value) < LARGE else f"{value:.2g}"
 
 
 def _headed(progress: Progress) -> str:
@@ -136,7 +144,7 @@ class LiveLine:
         task.total = None  # to `reset` and `update`, None is to leave it as it is
 
     def _draw(self, bar: Bar, progress: Progress, note: str) -> None:
-        if progress.phase == "training to exploit":
+        if progress.phase in (FITTING, "training to exploit"):
             self._spin(bar, progress.phase, progress.episode, note)
             return
         bar.update(
@@ -164,7 +172,7 @@ class LiveLine:
         if progress.phase == "compiling":
             self._begin(progress.what)
             return
-        if self.compiling is not None:
+        if self.compiling is not None and progress.phase != FITTING:
             self.notes += filter(None, [what_became_of_compiling(self.compiling)])
             self.compiling = None
             self._say_notes()

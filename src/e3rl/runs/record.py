@@ -2,9 +2,10 @@
 
 import math
 import os
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import jax
@@ -24,6 +25,8 @@ CHECKPOINT_SECONDS = 30.0
 """Between two checkpoints, unless the variable E3RL_CHECKPOINT_SECONDS says otherwise."""
 CHECKPOINT_SHARE = 0.03
 """Of the time that a run takes, what its checkpoints may take at most."""
+PATIENCE = 10.0
+"""Seconds that nobody is told anything, at most."""
 ROWS_SECONDS = 1.0
 """Between two additions to metrics.csv."""
 
@@ -185,6 +188,18 @@ class Record:
         if self.callback is not None and phase in LEARNING and self.callback(progress) is False:
             self.stopping = True
             self._stop_if_complete()
+
+    @contextmanager
+    def patiently(self, phase: str, total: int) -> Iterator[None]:
+        """While this goes on: a word about it to the watcher, if it takes long."""
+        told = Progress(phase, int(self.episodes.max()), total, math.nan, math.nan, self.seconds)
+        timer = threading.Timer(PATIENCE, self.watch, [told])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _stop_if_complete(self) -> None:
         """Stop where the callback has asked for it and every row belongs to a state that is held: some programs speak
