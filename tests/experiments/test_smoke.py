@@ -20,7 +20,10 @@ from e3rl.experiments.smoke import smaller
 from e3rl.neural.presets import PRESETS
 from e3rl.reports.drawn import DRAWN
 
-KINDS = ("lock/h5", "maze/5-paper", "mountaincar/steadied", "stopping-protocol/h5", "baselines-maze/5-dqn")
+KINDS = (
+    "lock/h5", "maze/5-paper", "mountaincar/steadied", "mountaincar/paper-rounds", "stopping-protocol/h5",
+    "baselines-maze/5-dqn",
+)  # fmt: skip
 """One cell of every runner, and mazes."""
 
 

@@ -267,9 +267,9 @@ def test_gains_of_which_only_bounds_are_known(tmp_path, car, acrobot, expected, 
         tried = ((50, -300.0), (100, greedy))
         exploit = [{"seed": s, "budget": b, "return_mean": mean} for s in range(3) for b, mean in tried]
         save(tmp_path, f"{task}/paper", exploit=exploit)
-    [finding] = control.gain_is_smaller(Evidence.under(tmp_path), settings=control.PAPERS)
+    [finding] = control.gain_is_smaller(Evidence.under(tmp_path), settings=control.ALONE)
     assert words in finding.text
-    assert verdict_of(tmp_path, control.gain_is_smaller, settings=control.PAPERS) == expected
+    assert verdict_of(tmp_path, control.gain_is_smaller, settings=control.ALONE) == expected
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_when_exploring_first_met_the_goal(tmp_path):
     found = Evidence.under(tmp_path).first_goal("acrobot/paper")
     assert found.happened == (2,)
     assert found.gave_up == (3,)
-    given = {"settings": control.PAPERS, "task": "acrobot"}
+    given = {"settings": control.ALONE, "task": "acrobot"}
     assert verdict_of(tmp_path, control.explores_quickly, **given) == "differs"
     save(tmp_path, "acrobot/paper", exploring(0, [False, True, True]))
     assert verdict_of(tmp_path, control.explores_quickly, **given) == "holds"
@@ -349,7 +349,7 @@ def test_success_like_that_of_dqns_at_their_best(tmp_path, ours, expected):
     path = tmp_path / "baselines-mountaincar-dqn-long.csv"
     path.write_text("seed,episode,return_mean\n0,500,-105.0\n0,1000,-200.0\n1,500,-90.0\n")
     save(tmp_path, "mountaincar/paper", exploit=[{"seed": 0, "budget": 100, "return_mean": ours}])
-    assert verdict_of(tmp_path, control.similar_to_the_dqn, settings=control.PAPERS) == expected
+    assert verdict_of(tmp_path, control.similar_to_the_dqn, settings=control.ALONE) == expected
 
 
 def test_budgets_that_are_too_large_do_not_count(tmp_path):
@@ -357,7 +357,7 @@ def test_budgets_that_are_too_large_do_not_count(tmp_path):
         {"seed": s, "budget": b, "return_mean": r} for s in (0, 1) for b, r in ((200, -120.0), (300, -100.0))
     ]
     save(tmp_path, "mountaincar/paper", exploit=exploit)
-    given = {"settings": control.PAPERS, "task": "mountaincar"}
+    given = {"settings": control.ALONE, "task": "mountaincar"}
     assert verdict_of(tmp_path, control.neural_solves, **given, within=299) == "holds"
     [finding] = control.neural_solves(Evidence.under(tmp_path), **given, within=299)
     assert "-120.0 (-120.0 to -120.0)" in finding.text

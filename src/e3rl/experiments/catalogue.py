@@ -10,6 +10,7 @@ from e3rl.experiments import (
     deterministic,
     lock,
     perfect_model,
+    practised,
     reach,
     repulsion,
     stopping,
@@ -23,6 +24,7 @@ Run = Callable[..., list[dict[str, Any]]]
 EXPERIMENTS: dict[str, Run] = {
     **dict.fromkeys(lock.LOCK_EXPERIMENTS, lock.run),
     **dict.fromkeys(deterministic.DETERMINISTIC_EXPERIMENTS, deterministic.run),
+    **dict.fromkeys(practised.PRACTISED_EXPERIMENTS, practised.run),
     **dict.fromkeys(baselines.BASELINE_EXPERIMENTS, baselines.run),
     **dict.fromkeys(reach.REACH_EXPERIMENTS, reach.run),
     **dict.fromkeys(stopping.STOPPING_EXPERIMENTS, stopping.run),
@@ -34,6 +36,7 @@ EXPERIMENTS: dict[str, Run] = {
 CELLS: dict[str, Any] = {
     **dict.fromkeys(lock.LOCK_EXPERIMENTS, lock),
     **dict.fromkeys(deterministic.DETERMINISTIC_EXPERIMENTS, deterministic),
+    **dict.fromkeys(practised.PRACTISED_EXPERIMENTS, practised),
     **dict.fromkeys(baselines.BASELINE_EXPERIMENTS, baselines),
     **dict.fromkeys(stopping.STOPPING_EXPERIMENTS, stopping),
 }
@@ -44,6 +47,7 @@ IS_DONE: dict[str, Callable[..., bool]] = {name: module.is_done for name, module
 SETTINGS: dict[str, Any] = {
     **lock.LOCK_EXPERIMENTS,
     **deterministic.DETERMINISTIC_EXPERIMENTS,
+    **practised.PRACTISED_EXPERIMENTS,
     **baselines.BASELINE_EXPERIMENTS,
     **reach.REACH_EXPERIMENTS,
     **stopping.STOPPING_EXPERIMENTS,

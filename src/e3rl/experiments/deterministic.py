@@ -77,7 +77,7 @@ class DeterministicExperiment:
         return f"Neural-E³, {task}, {settings_name(self.config)}{changes and f' with {changes}'}"
 
 
-def _control(
+def control(
     env: str,
     config: str,
     budgets: tuple[int, ...],
@@ -96,19 +96,19 @@ def _maze(
 
 
 DETERMINISTIC_EXPERIMENTS: dict[str, DeterministicExperiment] = {
-    "mountaincar/e3rl": _control("e3rl/MountainCar-v0", "e3rl-control", (20, 30, 50)),
-    "mountaincar/e3rl-few": _control("e3rl/MountainCar-v0", "e3rl-control", (5, 10, 15)),
-    "mountaincar/nearest": _control(
+    "mountaincar/e3rl": control("e3rl/MountainCar-v0", "e3rl-control", (20, 30, 50)),
+    "mountaincar/e3rl-few": control("e3rl/MountainCar-v0", "e3rl-control", (5, 10, 15)),
+    "mountaincar/nearest": control(
         "e3rl/MountainCar-v0", "e3rl-control", (50,), {"planner.frontier": "nearest"}
     ),
-    "mountaincar/paper": _control("e3rl/MountainCar-v0", "paper-control", (100,)),
-    "mountaincar/steadied": _control("e3rl/MountainCar-v0", "steadied-control", (100,)),
-    "acrobot/e3rl": _control("e3rl/Acrobot-v1", "e3rl-control", (20, 30, 50)),
-    "acrobot/e3rl-few": _control("e3rl/Acrobot-v1", "e3rl-control", (5, 10, 15)),
-    "acrobot/paper": _control("e3rl/Acrobot-v1", "paper-control", (100,)),
-    "acrobot/steadied": _control("e3rl/Acrobot-v1", "steadied-control", (100,)),
-    "mountaincar/ends": _control("e3rl/MountainCar-v0", "e3rl-control", (50,), ends=True),
-    "acrobot/ends": _control("e3rl/Acrobot-v1", "e3rl-control", (50,), ends=True),
+    "mountaincar/paper": control("e3rl/MountainCar-v0", "paper-control", (100,)),
+    "mountaincar/steadied": control("e3rl/MountainCar-v0", "steadied-control", (100,)),
+    "acrobot/e3rl": control("e3rl/Acrobot-v1", "e3rl-control", (20, 30, 50)),
+    "acrobot/e3rl-few": control("e3rl/Acrobot-v1", "e3rl-control", (5, 10, 15)),
+    "acrobot/paper": control("e3rl/Acrobot-v1", "paper-control", (100,)),
+    "acrobot/steadied": control("e3rl/Acrobot-v1", "steadied-control", (100,)),
+    "mountaincar/ends": control("e3rl/MountainCar-v0", "e3rl-control", (50,), ends=True),
+    "acrobot/ends": control("e3rl/Acrobot-v1", "e3rl-control", (50,), ends=True),
     **{f"maze/{size}-e3rl": _maze(size, "e3rl-image", {"exploit.snap": True}) for size in (5, 10, 20)},
     **{f"maze/{size}-ends": _maze(size, "e3rl-image", {"exploit.snap": True}, True) for size in (5, 10, 20)},
     **{f"maze/{size}-paper": _maze(size, "paper-maze") for size in (5, 10, 20)},
@@ -123,10 +123,13 @@ DETERMINISTIC_EXPERIMENTS: dict[str, DeterministicExperiment] = {
 
 def experiment_of(name: str, smoke: bool = False) -> DeterministicExperiment:
     found = DETERMINISTIC_EXPERIMENTS[name]
-    if not smoke:
-        return found
-    small = (("size", SIZE),) if found.env == MAZE else ()
-    options = (*small, ("time_limit", STEPS))
+    return small(found) if smoke else found
+
+
+def small(found: DeterministicExperiment) -> DeterministicExperiment:
+    """The same with short episodes, few of them, and one seed."""
+    size = (("size", SIZE),) if found.env == MAZE else ()
+    options = (*size, ("time_limit", STEPS))
     return dataclasses.replace(found, options=options, budgets=(BUDGET,), seeds=found.seeds[:1])
 
 
@@ -223,7 +226,7 @@ def learn(
         _, played = agent.exploit_episodes(program.env, policy, replay, keys, epoch, count)
         about = {"experiment": name, "phase": "exploit", "budget": (t + 1) * per_epoch}
         greedy = _rows(env, dict(enumerate(seeds)), played, 0, about)
-        verdicts = [_verdict([row for row in greedy if row["seed"] == seed]) for seed in seeds]
+        verdicts = [judge([row for row in greedy if row["seed"] == seed]) for seed in seeds]
         if experiment.ends:
             for verdict, episodes in zip(verdicts, record.episodes, strict=True):
                 verdict["explored"] = int(episodes)
@@ -282,7 +285,7 @@ def _rows(
     ]
 
 
-def _verdict(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def judge(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """One seed's greedy episodes after one budget."""
     returns = np.array([row["return"] for row in rows])
     mean, low, high = mean_interval(returns)

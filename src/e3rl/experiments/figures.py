@@ -34,6 +34,7 @@ def _dqn(reward: str) -> tuple[str, ...]:
 def _control(task: str, *baselines: str) -> tuple[str, ...]:
     return (
         f"{task}/paper",
+        f"{task}/paper-rounds",
         f"{task}/steadied",
         f"{task}/e3rl",
         *(f"baselines-{task}/{name}" for name in baselines),

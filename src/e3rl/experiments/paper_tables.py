@@ -168,7 +168,9 @@ UNSAID = {
     "paper-maze": "distance to the nearest node, the best plan: the algorithm's text. Nothing of the released code's "
     "other values (8 members, 64 maps, K = 20, 5,000 nodes, reward weight 0.01)",
     "paper-control": "distance to the root, a quarter of the segments with an ending: the released code's. Batches of "
-    "64, γ = 0.99, errors beyond 1 linear, gradients clipped at 10 in the DQN: e3rl's defaults. No rounds",
+    "64, γ = 0.99, errors beyond 1 linear, gradients clipped at 10 in the DQN: e3rl's defaults. No rounds, of "
+    "which the text tells beside the table: `mountaincar/paper-rounds` and `acrobot/paper-rounds` have them, of 20 "
+    "episodes with 25,000 updates between them, the released code's",
     "paper-…-dqn": "the defaults of OpenAI Baselines, which the paper used; 50,000 episodes on the lock, of which the "
     "fraction of exploration is one",
     "paper-…-ppo, -ppo-rnd": "environments at once, steps, epochs, minibatches, entropy, gains: those of `e3rl-lock-"

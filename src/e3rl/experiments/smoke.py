@@ -13,7 +13,8 @@ SETTINGS: dict[str, Any] = {
     "evaluation_episodes": 3,
     # Neural-E³
     "explore.per_epoch": 1, "explore.uniform_transitions": 3, "model.hidden": 8, "model.maps": 4, "fit.members": 2,
-    "fit.updates": 2, "fit.batch": 4, "fit.unroll": 2, "fit.finishing": 2, "planner.nodes": 20,
+    "fit.updates": 2, "fit.batch": 4, "fit.unroll": 2, "fit.finishing": 2, "rounds.episodes": 2,
+    "rounds.updates": 2, "planner.nodes": 20,
     "planner.playouts": 6, "planner.particles": 3, "planner.value.updates": 2, "planner.value.batch": 4,
     "planner.value.hidden": 8, "exploit.nodes": 20, "exploit.snapshots": 1, "exploit.wait": 0,
     "exploit.value.updates": 4, "exploit.value.batch": 4, "exploit.value.hidden": 8,

@@ -25,6 +25,7 @@ VARIANTS = {
     "e3rl-few": "Neural-E³, few episodes",
     "ends": "Neural-E³, ends by itself",
     "paper": "Neural-E³, the paper's settings",
+    "paper-rounds": "Neural-E³, the paper's settings and rounds",
     "steadied": "Neural-E³, the paper's settings, steadied",
     "paper-ue2": "UE², the paper's settings",
     "nearest": "Neural-E³, priority by the nearest node",
@@ -33,7 +34,7 @@ VARIANTS = {
 """What stands last in an experiment's id, for people."""
 DODGE = 1.2
 """Episodes between the marks of two experiments at one budget, which would otherwise hide each other."""
-COLOURS = ("#3b6fb6", "#c0392b", "#2e8b57", "#8e5ea2", "#d08c2f", "#6b7b8c")
+COLOURS = ("#3b6fb6", "#c0392b", "#2e8b57", "#8e5ea2", "#d08c2f", "#6b7b8c", "#7d4e2d")
 
 
 def found(folder: Path) -> list[Result]:
@@ -45,10 +46,8 @@ def found(folder: Path) -> list[Result]:
 def table(folder: Path) -> str:
     """A line per experiment and budget: the seeds' mean greedy returns, median and range; what exploration collected
     after its first epoch, which is uniform, and in its last."""
-    lines = [
-        "experiment           episodes  seeds  return: median (worst to best)   interquartile mean [95%]      "
-        "goal reached  optimum  exploring (last epoch)"
-    ]
+    told = "seeds  return: median (worst to best)   interquartile mean [95%]      goal reached  optimum  "
+    lines = [("experiment", "episodes", f"{told}exploring (last epoch)")]
     for result in found(folder):
         size, epochs = explored(result)
         verdicts = result.about["exploit"]
@@ -60,11 +59,10 @@ def table(folder: Path) -> str:
             optima = [v["optimal_return_mean"] for v in own if "optimal_return_mean" in v]
             optimum = f"{np.median(optima):.2f}" if optima else ""
             exploring = exploring_words(epochs[:, : budget // size])
-            lines.append(
-                f"{result.experiment:<20} {budget_words(own):>8}  {len(own):>5}  {spread(means):<31} {middle:<28} "
-                f"{reached:>12}  {optimum:>7}  {exploring}"
-            )
-    return "\n".join(lines)
+            told = f"{len(own):>5}  {spread(means):<31} {middle:<28} {reached:>12}  {optimum:>7}  {exploring}"
+            lines.append((result.experiment, budget_words(own), told))
+    wide, long = (max(len(line[i]) for line in lines) for i in (0, 1))
+    return "\n".join(f"{name:<{wide}} {episodes:>{long}}  {told}" for name, episodes, told in lines)
 
 
 def draw(folder: Path) -> Path:
@@ -108,12 +106,12 @@ def _panel(axes: Axes, result: Result, colour: str, aside: float) -> None:
 
 
 def marks_of(verdicts: Sequence[dict[str, Any]]) -> dict[float, list[float]]:
-    """The seeds' greedy returns by how many episodes they had explored, in the median where each ended by itself."""
+    """The seeds' greedy returns by how many episodes they had played, in the median where each ended by itself."""
     found = {}
     for budget in sorted({verdict["budget"] for verdict in verdicts}):
         own = [verdict for verdict in verdicts if verdict["budget"] == budget]
-        explored = float(np.median([verdict.get("explored", budget) for verdict in own]))
-        found[explored] = [verdict["return_mean"] for verdict in own]
+        played = float(np.median([_explored_in(verdict) + verdict.get("practised", 0) for verdict in own]))
+        found[played] = [verdict["return_mean"] for verdict in own]
     return found
 
 
@@ -124,8 +122,16 @@ def exploring_words(epochs: Float[np.ndarray, "seeds epochs"]) -> str:
 
 
 def budget_words(verdicts: Sequence[dict[str, Any]]) -> str:
-    """The exploration episodes of some seeds: the same for all, or the least and most if each ended by itself."""
-    return numbers_of([verdict.get("explored", verdict["budget"]) for verdict in verdicts])
+    """The exploration episodes of some seeds: the same for all, or the least and most if each ended by itself. Those of
+    practice stand beside them."""
+    explored = numbers_of([_explored_in(verdict) for verdict in verdicts])
+    practised = [verdict["practised"] for verdict in verdicts if "practised" in verdict]
+    return f"{explored}, practice {numbers_of(practised)}" if practised else explored
+
+
+def _explored_in(verdict: dict[str, Any]) -> int:
+    found: int = verdict.get("explored", verdict["budget"])
+    return found
 
 
 def middle_and_range(

@@ -11,6 +11,7 @@ import numpy as np
 
 from e3rl.experiments.baselines import BASELINE_EXPERIMENTS
 from e3rl.experiments.deterministic import DETERMINISTIC_EXPERIMENTS
+from e3rl.experiments.practised import PRACTISED_EXPERIMENTS
 from e3rl.reports import (
     bench_tables,
     deterministic,
@@ -163,7 +164,8 @@ def confirmed_exploit(evidence: Evidence) -> Lines:
     evidence.find("stopping/h10")
     apart = evidence.confirmed()
     if apart is not None:
-        yield from _exploited(apart, [name for name in DETERMINISTIC_EXPERIMENTS if apart.find(name)])
+        names = [*DETERMINISTIC_EXPERIMENTS, *PRACTISED_EXPERIMENTS]
+        yield from _exploited(apart, [name for name in names if apart.find(name)])
 
 
 def confirmed_baselines(evidence: Evidence) -> Lines:

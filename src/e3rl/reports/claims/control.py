@@ -16,8 +16,9 @@ from e3rl.reports.statistics.intervals import Share, spread
 from e3rl.reports.statistics.waiting import Waiting
 from e3rl.types import UserError
 
+ALONE, ROUNDS = "the paper's, without its rounds", "the paper's, with its rounds"
 STEADIED = "the paper's, with a steadied DQN"
-VARIANTS = {PAPERS: "paper", STEADIED: "steadied", E3RLS: "e3rl"}
+VARIANTS = {ALONE: "paper", ROUNDS: "paper-rounds", STEADIED: "steadied", E3RLS: "e3rl"}
 BARS: Mapping[str, float] = {
     task: MARKS[env].bar or math.nan
     for task, env in (("mountaincar", "e3rl/MountainCar-v0"), ("acrobot", "e3rl/Acrobot-v1"))

@@ -147,7 +147,7 @@ def _control(evidence: Evidence) -> Chart:
         _task_panel(
             evidence,
             title,
-            [f"{task}/{variant}" for variant in ("e3rl", "nearest", "paper", "steadied")],
+            [f"{task}/{variant}" for variant in ("e3rl", "nearest", "paper", "paper-rounds", "steadied")],
             {algo: f"baselines-{task}/{algo}" for algo in BESIDE},
         )
         for task, title in deterministic.TASKS.items()
