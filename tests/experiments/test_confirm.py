@@ -38,7 +38,7 @@ class Repository:
         return self.git("rev-parse", "HEAD")
 
     def freeze(self, settings=None):
-        return self.commit(confirm.FOLDER / confirm.FROZEN, json.dumps(settings or confirm.settings()))
+        return self.commit(confirm.FOLDER / "settings.json", json.dumps(settings or confirm.settings()))
 
     def result(self, made_by, cell=CELL, **more):
         about = {"experiment": cell, "settings": {"seeds": list(confirm.seeds_of(cell))}, "commit": made_by}
@@ -69,9 +69,32 @@ def test_nothing_was_frozen(repository):
     assert fault == "results/confirm/settings.json is missing: no settings were frozen"
 
 
+def test_cells_that_came_later_are_frozen_beside(repository, monkeypatch, capsys):
+    """Those of before may have been run long ago."""
+    every = confirm.settings()
+    own = {cell: every.pop(cell) for cell in list(every) if cell == BASELINE}
+    before = repository.freeze(every)
+    repository.result(before)
+    repository.result(before, BASELINE, final={"500": {}})
+    assert repository.faults == [
+        f"results/confirm/baselines-maze-5-dqn.json: the settings of {BASELINE} were not frozen"
+    ]
+    monkeypatch.chdir(repository.path)
+    assert confirm.main(["--freeze"]) == 0
+    path = confirm.FOLDER / "settings-2.json"
+    assert capsys.readouterr().out.startswith(f"{path}: 1 cells")
+    assert json.loads(path.read_text()) == own
+    assert repository.faults == [f"{path} is not committed as it is"]
+    repository.commit(path, path.read_text())
+    [fault] = repository.faults
+    assert "before settings were frozen" in fault
+    assert confirm.main(["--freeze"]) == 0
+    assert capsys.readouterr().out == "all cells are frozen\n"
+
+
 def test_settings_that_are_not_committed_are_not_frozen(repository):
     repository.freeze()
-    (repository.path / confirm.FOLDER / confirm.FROZEN).write_text("{}")
+    (repository.path / confirm.FOLDER / "settings.json").write_text("{}")
     assert repository.faults == ["results/confirm/settings.json is not committed as it is"]
 
 

@@ -1,8 +1,9 @@
 """Confirmatory runs: settings are frozen in a commit, then seeds that nobody has looked at are run once.
 
 `python -m e3rl.experiments.confirm --freeze` writes the settings of the paper's cells to results/confirm/settings.json,
-to be committed; `e3rl reproduce FIGURE --confirm` runs them; `python -m e3rl.experiments.confirm` checks by the git
-history that all of it happened in this order, and that settings are still the same.
+those of cells that are added later to another file beside it, to be committed; `e3rl reproduce FIGURE --confirm` runs
+them; `python -m e3rl.experiments.confirm` checks by the git history that all of it happened in this order, and that
+settings are still the same.
 """
 
 import json
@@ -21,14 +22,17 @@ from e3rl.runs.settings import as_dict
 from e3rl.types import UserError
 
 FOLDER = Path("results/confirm")
-FROZEN = "settings.json"
 SEEDS, MAZE_SEEDS = tuple(range(500, 520)), tuple(range(500, 510))
-CELLS = tuple(cell for cell in FIGURES["paper"].cells if cell in EXPERIMENTS)
+LATER_SEEDS = {"baselines-mountaincar/dqn-weight-noise": tuple(range(520, 540))}
+"""Of cells whose others were looked at before they were frozen."""
+CELLS = (*(cell for cell in FIGURES["paper"].cells if cell in EXPERIMENTS), *LATER_SEEDS)
 """Pictures have no seeds to confirm them by."""
 
 
 def seeds_of(cell: str) -> tuple[int, ...]:
     """The confirmatory seeds of a cell."""
+    if cell in LATER_SEEDS:
+        return LATER_SEEDS[cell]
     return MAZE_SEEDS if family_of(cell) == "maze" or cell.startswith("baselines-maze/") else SEEDS
 
 
@@ -39,40 +43,54 @@ def settings() -> dict[str, Any]:
     return plain
 
 
+def frozen_files(folder: Path) -> list[Path]:
+    """Each with the settings of the cells that were frozen together."""
+    return sorted(folder.glob("settings*.json"))
+
+
+def frozen_before(folder: Path) -> dict[str, tuple[Path, Any]]:
+    """By cell, the file that has its settings, and these."""
+    return {cell: (path, own) for path in frozen_files(folder) for cell, own in read_json(path).items()}
+
+
 def faults(repository: Path, folder: Path = FOLDER) -> Iterator[str]:
     """Everything about the results of a folder that speaks against them, in words."""
-    frozen_path = folder / FROZEN
-    if not (repository / frozen_path).is_file():
-        yield f"{frozen_path} is missing: no settings were frozen"
+    last = {}
+    for path in frozen_files(repository / folder):
+        name = path.relative_to(repository)
+        commits = _commits(repository, name)
+        if not commits or _git(repository, "status", "--porcelain", "--", str(name)):
+            yield f"{name} is not committed as it is"
+            return
+        last[path] = commits[-1]
+    if not last:
+        yield f"{folder / 'settings.json'} is missing: no settings were frozen"
         return
-    frozen, frozen_in = read_json(repository / frozen_path), _commits(repository, frozen_path)
-    if not frozen_in or _git(repository, "status", "--porcelain", "--", str(frozen_path)):
-        yield f"{frozen_path} is not committed as it is"
-        return
+    frozen = frozen_before(repository / folder)
     today = settings()
-    for cell in frozen:
-        if today.get(cell) != frozen[cell]:
+    for cell, (_, own) in frozen.items():
+        if today.get(cell) != own:
             yield f"{cell}: its settings have changed since they were frozen"
     for path in sorted((repository / folder).rglob("*.json")):
         about = read_json(path)
-        if "experiment" in about:
-            name = path.relative_to(repository)
-            yield from (
-                f"{name}: {fault}" for fault in _faults(repository, name, about, frozen, frozen_in[-1])
-            )
+        if "experiment" not in about:
+            continue
+        name, cell = path.relative_to(repository), about["experiment"]
+        if cell not in frozen:
+            yield f"{name}: the settings of {cell} were not frozen"
+            continue
+        where, own = frozen[cell]
+        yield from (f"{name}: {fault}" for fault in _faults(repository, name, about, own, last[where]))
 
 
 def _faults(
     repository: Path, path: Path, about: dict[str, Any], frozen: dict[str, Any], frozen_in: str
 ) -> Iterator[str]:
-    """About one result, where `frozen_in` is the last commit that changed the frozen settings."""
-    cell, made_by = about["experiment"], about.get("commit")
-    if cell not in frozen:
-        yield f"the settings of {cell} were not frozen"
-        return
-    if _plain(about.get("config")) != _plain(frozen[cell]["config"]):
+    """About one result, where `frozen_in` is the last commit that changed its cell's frozen settings."""
+    made_by = about.get("commit")
+    if _plain(about.get("config")) != _plain(frozen["config"]):
         yield "made with other settings than those frozen"
-    if not set(map(int, _seeds(about))) <= set(frozen[cell]["seeds"]):
+    if not set(map(int, _seeds(about))) <= set(frozen["seeds"]):
         yield f"made with other seeds than those kept for it: {', '.join(map(str, _seeds(about)))}"
     added_in = _commits(repository, path)
     if not added_in:
@@ -134,9 +152,15 @@ def _code(repository: Path, *words: str) -> int:
 
 def main(words: list[str]) -> int:
     if words == ["--freeze"]:
+        before, files = frozen_before(FOLDER), len(frozen_files(FOLDER))
+        new = {cell: own for cell, own in settings().items() if cell not in before}
+        path = FOLDER / (f"settings-{files + 1}.json" if files else "settings.json")
+        if not new:
+            print("all cells are frozen")
+            return 0
         FOLDER.mkdir(parents=True, exist_ok=True)
-        write_json(FOLDER / FROZEN, settings())
-        print(f"{FOLDER / FROZEN}: {len(CELLS)} cells; commit it, then run them with --confirm")
+        write_json(path, new)
+        print(f"{path}: {len(new)} cells; commit it, then run them with --confirm")
         return 0
     if words:
         print("python -m e3rl.experiments.confirm takes --freeze or nothing", file=sys.stderr)
