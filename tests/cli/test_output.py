@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from e3rl.cli.output import short, stdout_kept
+from e3rl.cli.output import short, stdout_kept, table
 
 TALKATIVE = """
 import os, subprocess, sys
@@ -42,3 +42,17 @@ def test_stdout_comes_back_after_an_error(capsys):
 
 def test_large_numbers_are_powers_of_ten():
     assert [short(value) for value in (None, 3, 2_000_000, 0.123456)] == ["", "3", "2e+06", "0.1235"]
+
+
+@pytest.mark.parametrize("width", [80, 24])
+def test_words_stand_below_where_there_is_no_room_beside(width, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(width))
+    table(
+        ["id", "took", "what it is"],
+        [["lock/h5", "2 s", "a lock"], ["lock/h10", "", "a longer lock of ten levels"]],
+    )
+    out = capsys.readouterr().out
+    assert "lock/h5" in out
+    assert max(map(len, out.splitlines())) <= width
+    if width < 80:
+        assert out.splitlines()[:4] == ["id  took", "    what it is", "lock/h5  2 s", "    a lock"]

@@ -89,7 +89,7 @@ def test_every_figure_is_a_picture_without_a_script(whole):
         assert found.count('class="line"') > 0
     assert "e3rl reproduce lock/h20" in whole
     assert "The paper said, we measured" in whole
-    assert "lock-paper/h20" in whole.partition('id="missing"')[2]
+    assert "lock-paper/h20" not in whole.partition('id="missing"')[2]
 
 
 def test_cells_that_failed_are_shown_with_what_repeats_them(tmp_path):

@@ -3,8 +3,12 @@
 import contextlib
 import os
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+LEAST_WIDTH = 30
+"""Characters of the last column, which takes what the others leave; where they leave less it stands below them."""
 
 
 @contextlib.contextmanager
@@ -39,7 +43,15 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         def on_broken_pipe(self) -> None:  # rich would leave with exit code 1
             raise BrokenPipeError
 
-    Screen().print(grid)
+    screen = Screen()
+    *widths, wanted = (max(map(len, column)) + 1 for column in zip(header, *rows, strict=True))
+    if screen.width - sum(widths) >= min(LEAST_WIDTH, wanted):
+        screen.print(grid)
+        return
+    for *names, last in (header, *rows):
+        print("  ".join(filter(None, names)))
+        if last:
+            print(textwrap.indent(textwrap.fill(last, screen.width - 4), "    "))
 
 
 def short(value: Any) -> str:

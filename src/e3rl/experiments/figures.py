@@ -16,7 +16,7 @@ class PaperFigure:
 
     @property
     def about(self) -> str:
-        return f"{self.title}: {len(self.cells)} cells"
+        return f"{self.title}: {len(self.cells)} {'cell' if len(self.cells) == 1 else 'cells'}"
 
 
 def _lock(reward: str, budgets: str, *more: str) -> tuple[str, ...]:

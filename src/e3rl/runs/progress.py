@@ -186,7 +186,7 @@ class LiveLine:
         changed = not learning or progress.episode == progress.episodes
         if now - self.last < 5.0 and not changed:
             return
-        self.last = now
+        self.last = self.last if progress.phase == FITTING else now
         unit = "step" if progress.phase == "train" else "episode"
         place = f": {unit} {progress.episode}/{progress.episodes}" if progress.phase != PRACTISING else ""
         print(f"{_headed(progress)}{place}, {note}", file=sys.stderr)
