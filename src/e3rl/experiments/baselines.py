@@ -169,6 +169,14 @@ BASELINE_EXPERIMENTS: dict[str, BaselineExperiment] = {
     "baselines-mountaincar/ppo-rnd-long": BaselineExperiment(
         "ppo-rnd", "e3rl/MountainCar-v0", (), "paper-control-ppo-rnd", 4_000_000
     ),
+    "baselines-mountaincar/ppo-rnd-faster": BaselineExperiment(
+        "ppo-rnd",
+        "e3rl/MountainCar-v0",
+        (),
+        "paper-control-ppo-rnd",
+        1_600_000,
+        changes=(("learning_rate", 3e-4),),
+    ),
     "baselines-acrobot/ppo-rnd": BaselineExperiment(
         "ppo-rnd", "e3rl/Acrobot-v1", (), "paper-control-ppo-rnd", 500_000
     ),

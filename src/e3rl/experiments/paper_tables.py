@@ -197,6 +197,7 @@ WITH_IDS = {
     "baselines-paper/…-dqn": "5,000 episodes with the ε of 50,000: it falls over 50 episodes (antishaped: 500)",
     "baselines-long/…": "50,000 episodes of the DQN, 100,000 of PPO and PPO+RND (Figure 4)",
     "baselines-mountaincar/dqn-long": "2,500,000 steps with the ε of 400,000",
+    "baselines-mountaincar/ppo-rnd-faster": "`learning_rate=3e-4`, three times the table's",
     "baselines-mountaincar/dqn-weight-noise, baselines-acrobot/dqn-long-weight-noise": "`weight_noise=true`",
     "maze/…-e3rl, maze/…-ue2": "`e3rl-image`: see [settings](settings.md)",
 }

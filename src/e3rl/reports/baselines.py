@@ -31,6 +31,7 @@ METHODS = {
     "e3rl-dqn": ("DQN, e3rl's settings", deterministic.COLOURS[4]),
     "dqn-long": ("DQN, more steps", "#e59a8f"),
     "ppo-rnd-long": ("PPO+RND, more steps", "#c4aed0"),
+    "ppo-rnd-faster": ("PPO+RND, three times the learning rate", "#8f7aa8"),
     "dqn-weight-noise": ("DQN, weight noise", "#1f9bb5"),
     "dqn-long-weight-noise": ("DQN, weight noise, more steps", "#8fcfda"),
 }

@@ -101,6 +101,7 @@ def baselines_elsewhere(evidence: Evidence) -> Lines:
         "mountaincar/dqn-weight-noise",
         "mountaincar/ppo-rnd",
         "mountaincar/ppo-rnd-long",
+        "mountaincar/ppo-rnd-faster",
         "acrobot/dqn",
         "acrobot/dqn-long",
         "acrobot/dqn-long-weight-noise",
