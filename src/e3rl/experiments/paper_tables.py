@@ -191,6 +191,7 @@ UNLIKE_THE_TEXT = {
 WITH_IDS = {
     "mountaincar/steadied, acrobot/steadied": "`steadied-control`: clipped targets, a learning rate that falls to a "
     "tenth, errors beyond 20 linear, the best of 750 snapshots in imagination",
+    "lock-paper-longer/h10": "`explore.ratio=75`, as the table has it for H=20",
     "lock-halved/h5": "`model.reward_weight=0.5`: half of the reward's squared error beside the bits' cross-entropy",
     "baselines-lock/…-dqn": "`optimistic-lock-…`: values start at 5, and ε falls over 5 episodes (antishaped: 50), the "
     "table's fraction of the 5,000 that it trains for",
