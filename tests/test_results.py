@@ -13,6 +13,7 @@ DERIVED = {
     "peers/summary.json": "peers/runs",
     "peers/summary.csv": "peers/runs",
     "confirm/settings.json": "confirm",
+    "confirm/settings-2.json": "confirm",
 }
 """Made of what lies elsewhere, which says more."""
 NO_MACHINE = re.compile(

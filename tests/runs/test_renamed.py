@@ -9,6 +9,7 @@ import pytest
 from e3rl.experiments.agents import AGENTS
 from e3rl.experiments.deterministic import DETERMINISTIC_EXPERIMENTS
 from e3rl.experiments.lock import LOCK_EXPERIMENTS
+from e3rl.experiments.practised import PRACTISED_EXPERIMENTS
 from e3rl.experiments.stopping import STOPPING_EXPERIMENTS
 from e3rl.models.factored import Factored
 from e3rl.neural.config import NeuralE3Config
@@ -139,12 +140,18 @@ def recorded():
 
 
 RECORDED = recorded()
+EXPERIMENTS = {
+    **LOCK_EXPERIMENTS,
+    **DETERMINISTIC_EXPERIMENTS,
+    **PRACTISED_EXPERIMENTS,
+    **STOPPING_EXPERIMENTS,
+}
 
 
 @pytest.mark.parametrize("about", RECORDED)
 def test_a_recorded_configuration_is_its_preset_and_its_changes(about):
     name, settings = about["experiment"], about["settings"]
-    experiment = {**LOCK_EXPERIMENTS, **DETERMINISTIC_EXPERIMENTS, **STOPPING_EXPERIMENTS}[name]
+    experiment = EXPERIMENTS[name]
     preset = PRESETS[experiment.config]  # the lock's was called e3rl before there was a better one
     assert settings["config"] == experiment.config or experiment.config == "e3rl-budgets"
     budget = {"fit.repulsion": settings["repulsion"]} if settings.get("repulsion") else {}

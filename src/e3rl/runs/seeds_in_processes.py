@@ -46,6 +46,8 @@ SIGNAL_AT_PARENTS_DEATH = 1
 """As prctl(2) calls it."""
 STOP = "stop"
 """In place of a seed's number: leave the one that is under way."""
+BEING_WRITTEN = "Error reading persistent compilation cache entry"
+"""JAX's words where another worker is just keeping the program that this one looks for, and then compiles itself."""
 NOTHING = -1
 """In place of the number of the seed that is under way."""
 
@@ -101,7 +103,8 @@ def train_in_processes(
                 elif word is Word.SAID:
                     say(f"seed {seeds[worker.at]}: {about}")
                 elif word is Word.WARNED:
-                    warnings.warn(about, stacklevel=2)
+                    if not str(about).startswith(BEING_WRITTEN):
+                        warnings.warn(about, stacklevel=2)
                 elif word is Word.FAILED:
                     raise about
                 elif word is Word.STOPPED:  # by an environment: we have not asked for it
