@@ -208,7 +208,7 @@ def look(number, watch, say):
 
 def test_workers_are_on_their_own_processors_and_know_what_jax_was_told():
     said, own = [], set(processors()[-1:])
-    with pytest.warns(UserWarning) as warned:
+    with pytest.warns(UserWarning, match="gap") as warned:
         found = train_in_processes(look, {0: 10, 5: 15}, [own], nobody, said.append)
     assert {str(one.message) for one in warned} == {"mind the gap"}
     assert list(found) == [0, 5]
