@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from e3rl import cli
+from e3rl.cli import reproduction
 from e3rl.experiments import sweep
 from e3rl.experiments.failed import failures_under, forget_failure, note_failure
 from e3rl.experiments.sweep import Task, sweep_here, sweep_in_processes
@@ -206,3 +207,19 @@ def test_a_sweep_with_failures_says_so(monkeypatch, tmp_path, capsys):
     assert cli.main(["reproduce", "lock/a", "--out", str(tmp_path / "lock")]) == 0
     assert [one.experiment for one in failures_under(tmp_path)] == ["lock/b"]
     capsys.readouterr()
+
+
+def test_cells_of_one_folder_are_run_again_side_by_side(tmp_path, monkeypatch):
+    """What one has made so far is nothing to another that ends."""
+
+    def run(task, out):
+        out.mkdir(parents=True)
+        (out / f"{task.cell}.json").write_text("new")
+        if task.cell == "one":
+            reproduction.run_cell(Task("other", tmp_path, again=True))
+            assert [path.name for path in tmp_path.glob("*.json")] == ["other.json"]
+        return []
+
+    monkeypatch.setattr(reproduction, "_run", run)
+    reproduction.run_cell(Task("one", tmp_path, again=True))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.json", "other.json"]

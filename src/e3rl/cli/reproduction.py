@@ -103,7 +103,7 @@ def run_cell(task: "Task") -> list[dict[str, Any]]:
 
 
 def _run_again(task: "Task") -> list[dict[str, Any]]:
-    fresh = task.out / "unfinished" / "again"
+    fresh = task.out / "unfinished" / f"again-{task.cell.replace('/', '-')}"  # several may be under way
     rows = _run(task, fresh)
     for path in sorted(path for path in fresh.iterdir() if path.is_file()):
         os.replace(path, task.out / path.name)
