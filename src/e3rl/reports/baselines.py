@@ -31,7 +31,7 @@ METHODS = {
     "e3rl-dqn": ("DQN, e3rl's settings", deterministic.COLOURS[4]),
     "dqn-long": ("DQN, more steps", "#e59a8f"),
     "ppo-rnd-long": ("PPO+RND, more steps", "#c4aed0"),
-    "ppo-rnd-faster": ("PPO+RND, three times the learning rate", "#8f7aa8"),
+    "ppo-rnd-faster": ("PPO+RND, learns faster", "#8f7aa8"),
     "dqn-weight-noise": ("DQN, weight noise", "#1f9bb5"),
     "dqn-long-weight-noise": ("DQN, weight noise, more steps", "#8fcfda"),
 }
@@ -320,6 +320,6 @@ def _finished(figure: Figure, grid: np.ndarray) -> Figure:
     order = sorted(named, key=lambda label: not label.startswith(NEURAL))
     width = figure.get_figwidth()
     handles, columns = [named[label] for label in order], min(len(order), round(width / 2.8))
-    figure.legend(handles, order, loc="outside lower center", ncols=columns, frameon=False)
+    figure.legend(handles, order, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
     figure.suptitle(textwrap.fill(CAPTION, round(13 * width)), fontsize=10)
     return figure

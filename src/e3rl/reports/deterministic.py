@@ -65,13 +65,17 @@ def table(folder: Path) -> str:
     return "\n".join(f"{name:<{wide}} {episodes:>{long}}  {told}" for name, episodes, told in lines)
 
 
+EXPLORING = ": exploring"
+
+
 def draw(folder: Path) -> Path:
     """Returns while exploring, one panel per environment, and what the exploit phase reaches after each budget."""
     experiments = found(folder)
     if not experiments:
         raise UserError(f"{folder} holds no results of mazes or control tasks")
     tasks = list(dict.fromkeys(task_of(result.experiment) for result in experiments))
-    figure = Figure(figsize=(4.2 * len(tasks), 4.4), layout="constrained")
+    most = max(sum(task_of(one.experiment) == task for one in experiments) for task in tasks)
+    figure = Figure(figsize=(4.2 * len(tasks), 3.4 + 0.2 * most), layout="constrained")
     for axes, task in zip(
         np.atleast_1d(figure.subplots(1, len(tasks), squeeze=False)[0]), tasks, strict=True
     ):
@@ -79,9 +83,14 @@ def draw(folder: Path) -> Path:
         for i, (result, colour) in enumerate(zip(own, COLOURS, strict=False)):
             _panel(axes, result, colour, DODGE * (i - (len(own) - 1) / 2))
         axes.set_title(task)
-        axes.set_xlabel("exploration episodes")
+        axes.set_xlabel("exploration episodes (dashed: exploring, dots: exploiting)", fontsize=8)
         axes.set_ylabel("return")
-        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+        lines = {text: line for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
+        shown = {
+            text.removesuffix(EXPLORING): line for text, line in lines.items() if text.endswith(EXPLORING)
+        }
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+        axes.legend(list(shown.values()), list(shown), frameon=False, fontsize=8, **below)
     path = folder / "returns.png"
     save_figure(figure, path, dpi=120)
     return path
@@ -92,7 +101,7 @@ def _panel(axes: Axes, result: Result, colour: str, aside: float) -> None:
     episodes = size * np.arange(1, curves.shape[1] + 1)
     name = label_of(result.experiment)
     usual, low, high = middle_and_range(curves)
-    axes.plot(episodes, usual, color=colour, linestyle="--", label=f"{name}: exploring")
+    axes.plot(episodes, usual, color=colour, linestyle="--", label=f"{name}{EXPLORING}")
     axes.fill_between(episodes, low, high, color=colour, alpha=0.15)
     by_place = marks_of(result.about["exploit"])
     means = list(by_place.values())
