@@ -52,10 +52,9 @@ def _report_runs(args: argparse.Namespace) -> int:
     import_from_here()
     paths = runs_in(folder)
     if not paths:
-        below = sorted({str(path.parent) for path in folder.glob("*/config.json")})
-        raise UserError(
-            f"{folder} holds no run{f', but folders of runs: show one, such as {below[0]}' if below else ''}"
-        )
+        below = sorted(folder.glob("*/config.json"))
+        hint = f", but folders of runs: show one, such as {below[0].parent}" if below else ""
+        raise UserError(f"{folder} holds no run{hint}")
     if args.watch:
         of_run.follow(folder, paths, lambda line: print(line, file=sys.stderr, flush=True))
     summaries = [summary for path in paths if (summary := RunFolder(path).summary())]

@@ -9,7 +9,6 @@ from jaxtyping import Bool, Float
 from e3rl.neural.config import NeuralE3Config
 
 QUIET, LOWEST, HIGHEST, V_EXPLORE = "quiet", "lowest_return", "highest_return", "v_explore"
-MORE = ", and --set explore.episodes=… gives it more"
 MET = "met_unknown"
 """What a checkpoint says about where the rule stands."""
 
@@ -99,7 +98,8 @@ class Stopping:
         """Why exploration ended, in words, where it could have ended by itself."""
         left = self.epsilon_hat[lane]
         if np.isinf(left):
-            return f"after {episodes} episodes, the most that it was given: every return was the same{MORE}"
+            same = "every return was the same, and explore.episodes gives it more"
+            return f"after {episodes} episodes, the most that it was given: {same}"
         missed = f"an estimated {left:.2g} of return may still be missed"
         if self.over[lane]:
             return f"by itself: {missed}"
