@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ def reproduce(args: argparse.Namespace) -> int:
     if args.experiment in FIGURES:
         cells = FIGURES[args.experiment].cells
         chosen = [cell for cell in cells if cell in confirm.CELLS] if args.confirm else cells
-        return _sweep([task_of(cell, results_folder(cell, root)) for cell in chosen], args)
+        return _sweep([task_of(cell, results_folder(cell, root)) for cell in chosen], args, root)
     if args.experiment not in {*EXPERIMENTS, *DRAWN, "dreem"}:
         raise UserError(f"unknown experiment {args.experiment!r}; `e3rl reproduce` lists them")
     task = task_of(args.experiment, args.out or results_folder(args.experiment, root))
@@ -150,19 +151,34 @@ def _is_done(task: "Task") -> bool:
     return task.cell in known and known[task.cell](task.cell, task.out, task.seeds, task.smoke)
 
 
-def _sweep(tasks: list["Task"], args: argparse.Namespace) -> int:
-    """Run what is not done yet, then say what failed."""
-    from e3rl.experiments.sweep import failures
+def _sweep(tasks: list["Task"], args: argparse.Namespace, root: Path | None = None) -> int:
+    """Run what is not done yet, then say what failed. How long a figure took is written down below `root`."""
+    from e3rl.experiments.sweep import failures, write_sweep
 
     left = [task for task in tasks if task.again or not _is_done(task)]
     say(f"{len(tasks)} cells, {len(tasks) - len(left)} of them done before")
+    began = time.perf_counter()
     outcomes = _swept(left, args) if left else []
     failed = failures(outcomes)
+    if outcomes and root is not None:
+        took = time.perf_counter() - began
+        write_sweep(root, args.experiment, _command(args), outcomes, len(tasks) - len(left), took)
+        say(f"{args.experiment}: {len(outcomes)} cells in {duration(took)}")
     if args.json:
         print(json.dumps({"cells": len(tasks), "done_before": len(tasks) - len(left), "failed": failed}))
     for cell, error in failed.items():
         say(f"failed: {cell}: {error}")
     return SOME_FAILED if failed else 0
+
+
+def _command(args: argparse.Namespace) -> str:
+    """What was typed, as far as it says what is run and where."""
+    words = ["e3rl reproduce", args.experiment]
+    words += [f"--{name}" for name in ("again", "confirm") if getattr(args, name)]
+    given = {name: getattr(args, name) for name in ("seeds", "workers", "on")} | {
+        "scale": args.scale if args.scale != "paper" else None
+    }
+    return " ".join([*words, *(f"--{name} {value}" for name, value in given.items() if value)])
 
 
 def _swept(tasks: list["Task"], args: argparse.Namespace) -> list["Outcome"]:

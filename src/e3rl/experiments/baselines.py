@@ -180,6 +180,9 @@ BASELINE_EXPERIMENTS: dict[str, BaselineExperiment] = {
     "baselines-acrobot/ppo-rnd": BaselineExperiment(
         "ppo-rnd", "e3rl/Acrobot-v1", (), "paper-control-ppo-rnd", 500_000
     ),
+    "baselines-acrobot/ppo-rnd-long": BaselineExperiment(
+        "ppo-rnd", "e3rl/Acrobot-v1", (), "paper-control-ppo-rnd", 4_000_000
+    ),
     "baselines-acrobot/dqn": BaselineExperiment("dqn", "e3rl/Acrobot-v1", (), "paper-control-dqn", 25_000),
     "baselines-acrobot/dqn-long": BaselineExperiment(
         "dqn", "e3rl/Acrobot-v1", (), "paper-control-dqn", 200_000
@@ -241,7 +244,9 @@ def run(
         table = [row for row in read_metrics(folder) if row["phase"] == "train"]
         rows += _curve(name, seed, table)
         finals[str(seed)] = final = _final(table, summary, experiment.marks)
-        write_table(path, COLUMNS, rows, {"final": finals, **about})
+        write_table(
+            path, COLUMNS, rows, {"final": finals, **about, **_command(name, experiment, finals, smoke)}
+        )
         shutil.rmtree(folder)
         say(f"{name}, seed {seed}: return {final['return_mean']:.2f} after {final['episodes']} episodes")
     forget_runs(out, name)
@@ -250,11 +255,18 @@ def run(
 
 def _about(name: str, experiment: BaselineExperiment, smoke: bool) -> dict[str, Any]:
     return {
-        "command": reproduce_command(name, smoke=smoke),
         "experiment": name,
         "settings": dataclasses.asdict(experiment),
         "config": as_dict(config_of(experiment, smoke)),
     }
+
+
+def _command(
+    name: str, experiment: BaselineExperiment, finals: dict[str, Any], smoke: bool
+) -> dict[str, str]:
+    """What repeats the seeds that are there."""
+    seeds = tuple(sorted(map(int, finals)))
+    return {"command": reproduce_command(name, () if seeds == experiment.seeds else seeds, smoke)}
 
 
 def _curve(name: str, seed: int, table: list[dict[str, str]]) -> list[dict[str, Any]]:

@@ -70,7 +70,7 @@ FIGURES = {
         "MountainCar and Acrobot",
         (
             *_control("mountaincar", "dqn", "ppo-rnd", "ppo-rnd-long"),
-            *_control("acrobot", "dqn", "e3rl-dqn", "ppo-rnd"),
+            *_control("acrobot", "dqn", "e3rl-dqn", "ppo-rnd", "ppo-rnd-long"),
         ),
     ),
     "figure-3": PaperFigure("Lemma 3's ellipsoids", ("ellipsoids",)),

@@ -15,6 +15,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from e3rl.experiments.failed import note_failure
+from e3rl.experiments.provenance import provenance
+from e3rl.runs.folder import write_json
 from e3rl.runs.processors import bound_to, processors, shares
 
 Say = Callable[[str], None]
@@ -157,3 +159,14 @@ def _attempt(
 
 def failures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {outcome.cell: outcome.error for outcome in outcomes if outcome.error is not None}
+
+
+def write_sweep(
+    root: Path, figure: str, command: str, outcomes: Sequence[Outcome], done_before: int, seconds: float
+) -> None:
+    """How long the cells of a figure took, all in all and each, from nothing but what was compiled before."""
+    cells = {one.cell: {"seconds": round(one.seconds, 1), "error": one.error} for one in outcomes}
+    config = {"figure": figure, "done_before": done_before}
+    path = root / "sweeps" / f"{figure}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"config": config, "seconds": round(seconds, 1), "cells": cells, **provenance(command)})
