@@ -63,6 +63,19 @@ def test_a_click_hides_an_algorithm_and_another_shows_it(show):
     assert lines.first.is_visible()
 
 
+def test_confirmatory_seeds_go_and_come_together(show):
+    chart = show().locator("#figure-2d")
+    marks = chart.locator(".log .series.confirmatory circle")
+    others = chart.locator(".log .series:not(.confirmatory) circle")
+    assert marks.first.is_visible()
+    chart.locator(".legend li.confirmatory").first.click()
+    chart.locator("button.confirm").click()
+    assert [mark.is_visible() for mark in marks.all()] == [False] * marks.count()
+    assert others.first.is_visible()
+    chart.locator("button.confirm").click()
+    assert all(mark.is_visible() for mark in marks.all())
+
+
 def test_the_axis_can_be_switched(show):
     chart = show().locator("#figure-2a-standard")
     assert (

@@ -26,15 +26,18 @@ from e3rl.types import UserError
 
 Say = Callable[[str], None]
 MAZE_SIZE, SMALL_SIZE, EPISODES, SEED = 10, 5, 50, 0
-"""Of the run whose predictions are shown."""
+"""Of the run whose predictions are shown; the seed also of the environments."""
 
 
 def environments(
     name: str, out: Path, say: Say, seeds: Sequence[int] = (), smoke: bool = False
 ) -> list[dict[str, Any]]:
     """Draw Figure 1."""
-    for path in figure1.draw_panels(out):
+    for path in figure1.draw_panels(out, SEED):
         say(f"picture: {path}")
+    config = {"lock": {"horizon": figure1.LOCK_HORIZON}, "maze": {"size": figure1.MAZE_SIZE}, "seed": SEED}
+    about = {"experiment": name, "config": config, **provenance(reproduce_command(name))}
+    write_json(out / f"{figure1.COMBINED}.json", about)
     return []
 
 

@@ -18,6 +18,13 @@ class Series(NamedTuple):
     high: Sequence[float] = ()
     marks: bool = False
     dashed: bool = False
+    confirmatory: bool = False
+    """Of seeds that nobody had looked at: hollow marks, dotted lines."""
+
+    @property
+    def kind(self) -> str:
+        """Its classes in the style of the page."""
+        return "".join(f" {name}" for name in ("dashed", "confirmatory") if getattr(self, name))
 
 
 class Panel(NamedTuple):
@@ -37,6 +44,11 @@ class Chart(NamedTuple):
     panels: Sequence[Panel]
     log: bool = False
     """Whether its horizontal axis is logarithmic at first."""
+
+    @property
+    def figure(self) -> str:
+        """What `e3rl reproduce` calls it, if it is one of the paper: figure-2a for figure-2a-standard."""
+        return "-".join(self.name.split("-")[:2])
 
     @property
     def legend(self) -> dict[str, Series]:

@@ -49,19 +49,19 @@ def document(title: str, lead: str, sections: Sequence[Section], refresh: int | 
     )
 
 
-def figure(chart: Chart) -> str:
-    """A chart that can be read without a script; what the script needs stands beside it."""
+def figure(chart: Chart, below: str = "") -> str:
+    """A chart that can be read without a script; what the script needs stands beside it. HTML may stand below."""
     panels = "".join(draw(panel) for panel in chart.panels)
     data = [[_data(series) for series in panel.series] for panel in chart.panels]
     legend = "".join(
-        f'<li class="{"dashed" * one.dashed}" data-name="{escape(name)}" style="--c:{one.colour}">{escape(name)}</li>'
+        f'<li class="{one.kind.strip()}" data-name="{escape(name)}" style="--c:{one.colour}">{escape(name)}</li>'
         for name, one in chart.legend.items()
     )
     scale = "log" if chart.log else "linear"
     return (
         f'<figure class="chart" id="{chart.name}" data-scale="{scale}"><h3>{escape(chart.title)}</h3>'
         f'<ul class="legend">{legend}</ul><div class="panels">{panels}</div>'
-        f"<figcaption>{escape(chart.caption)}</figcaption>"
+        f"<figcaption>{escape(chart.caption)}</figcaption>{below}"
         f'<script type="application/json">{safe_json(data)}</script></figure>'
     )
 
@@ -80,8 +80,8 @@ def safe_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
-def picture(path: Path, words: str) -> str:
-    """A picture inside the page, without loss as WebP, which takes less than half of a PNG."""
+def picture(path: Path, words: str, below: str = "") -> str:
+    """A picture inside the page, without loss as WebP, which takes less than half of a PNG. HTML may stand below."""
     smaller = io.BytesIO()
     try:
         with Image.open(path) as drawn:
@@ -93,7 +93,7 @@ def picture(path: Path, words: str) -> str:
     data = base64.b64encode(smaller.getvalue()).decode()
     return (
         f'<figure><img class="paper" alt="{escape(words)}" src="data:image/webp;base64,{data}">'
-        f"<figcaption>{escape(words)}</figcaption></figure>"
+        f"<figcaption>{escape(words)}{below}</figcaption></figure>"
     )
 
 

@@ -20,18 +20,28 @@ NEURAL = {
     "lock": ("Neural-E³", deterministic.COLOURS[0]),
     "lock-paper": ("Neural-E³, the paper's settings", "#1f9bb5"),
 }
+ENDED = "#6b7b8c"
 BESIDE = {"dqn": "#777777", "e3rl-dqn": "#a0522d", "ppo-rnd": "#b8860b"}
 """Colours of baselines beside several kinds of Neural-E³."""
 RANGES = "Median over seeds, and the range from worst to best, as the paper draws them."
 TRAINED = (
-    f"{RANGES} Baselines: returns while training. Neural-E³: greedy return after so many episodes of exploring "
-    "(marks), and returns while exploring (dashed) where they are known."
+    f"{RANGES} Baselines: returns while training. Neural-E³: greedy return after so many episodes of exploring (marks; "
+    "where seeds end by themselves, at their median), and returns while exploring (dashed) where they are known."
 )
+CONFIRMATORY = "Dotted lines and hollow marks: confirmatory seeds, with settings that were frozen before."
 
 
 def charts(evidence: Evidence) -> list[Chart]:
-    """Those that have something to show."""
-    made = [
+    """Those that have something to show, confirmatory seeds beside the paper's."""
+    apart = evidence.confirmed()
+    made = _charts(evidence)
+    if apart is not None:
+        made = [_beside(*both) for both in zip(made, _charts(apart), strict=True)]
+    return [chart for chart in made if any(panel.series for panel in chart.panels)]
+
+
+def _charts(evidence: Evidence) -> list[Chart]:
+    return [
         *(
             _locks(evidence, reward, name, "lock")
             for reward, name in (("standard", "2a"), ("antishaped", "2b"))
@@ -42,13 +52,31 @@ def charts(evidence: Evidence) -> list[Chart]:
         _budgets(evidence),
         _profile(evidence),
     ]
-    return [chart for chart in made if any(panel.series for panel in chart.panels)]
+
+
+def _beside(chart: Chart, apart: Chart) -> Chart:
+    """What confirmatory seeds gave is series of its own, in the panels of the same titles."""
+    more = {panel.title: panel for panel in apart.panels if panel.series}
+    if not more:
+        return chart
+    panels = [
+        panel._replace(series=[*panel.series, *_confirmatory(more.pop(panel.title, None))])
+        for panel in chart.panels
+    ]
+    panels += [panel._replace(series=_confirmatory(panel)) for panel in more.values()]
+    return chart._replace(panels=panels, caption=f"{chart.caption.removesuffix('.')}. {CONFIRMATORY}")
+
+
+def _confirmatory(panel: Panel | None) -> list[Series]:
+    own = [] if panel is None else panel.series
+    return [one._replace(name=f"{one.name} (confirmatory)", confirmatory=True) for one in own]
 
 
 def _locks(evidence: Evidence, reward: str, number: str, budgets: str) -> Chart:
     panels = []
     for horizon in HORIZONS:
         series, optimum = list(_neural_locks(evidence, horizon, reward)), None
+        series += _ended(evidence, horizon, reward) if budgets == "lock" else []
         for algo in ("dqn", "ppo", "ppo-rnd"):
             result = evidence.find(f"baselines-{budgets}/h{horizon}-{reward}-{algo}")
             if result is not None:
@@ -85,6 +113,17 @@ def _neural_locks(evidence: Evidence, horizon: int, reward: str) -> Iterator[Ser
             if own:
                 every = [(int(row["episode"]), float(row["return_mean"])) for row in own]
                 yield _marks(f"{name}, exploring", colour, every)._replace(marks=False, dashed=True)
+
+
+def _ended(evidence: Evidence, horizon: int, reward: str) -> list[Series]:
+    """Where exploration of a lock ends by itself, which is sooner for some seeds than for others."""
+    rows = evidence.rows(f"stopping-protocol/h{horizon}") or []
+    own = [row for row in rows if row["reward"] == reward]
+    if not own:
+        return []
+    usual = float(np.median([int(row["episodes"]) for row in own]))
+    name = deterministic.VARIANTS["ends"]
+    return [_marks(name, ENDED, [(usual, float(row["return_mean"])) for row in own])]
 
 
 def _curve(result: Result, name: str) -> Series:
@@ -139,7 +178,7 @@ def _mazes(evidence: Evidence) -> Chart:
         )
         for size in SIZES
     ]
-    return Chart("figure-2c", "Figure 2c: mazes", TRAINED, panels)
+    return Chart("figure-2c", "Figure 2c: mazes", TRAINED, panels, log=True)
 
 
 def _control(evidence: Evidence) -> Chart:

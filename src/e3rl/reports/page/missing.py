@@ -1,17 +1,18 @@
 """Cells without results on the page: failed, begun, or never run, each with the command that makes it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from pathlib import Path
 
 from e3rl.experiments import catalogue
-from e3rl.experiments.catalogue import EXPERIMENTS, family_of, results_folder
+from e3rl.experiments.catalogue import EXPERIMENTS, family_of
 from e3rl.experiments.failed import Failed, failures_under
 from e3rl.experiments.figures import FIGURES
 from e3rl.experiments.provenance import reproduce_command
 from e3rl.experiments.tables import UNFINISHED
 from e3rl.reports.drawn import DRAWN
 from e3rl.reports.page.document import shown_commit, table
+from e3rl.reports.page.pictures import found
 from e3rl.reports.results import Result
 
 OTHERS = "Of no figure of the paper"
@@ -21,7 +22,7 @@ def missing(folder: Path, named: Mapping[str, Result], whole: bool) -> str:
     """Of a folder with all results, every cell of the paper is expected; of one with some families, all of theirs."""
     failed = {one.experiment: one for one in failures_under(folder)}
     families = {family_of(name) for name in named}
-    expected = [name for name in EXPERIMENTS if family_of(name) in families]
+    expected = [name for name in (*EXPERIMENTS, *DRAWN) if family_of(name) in families]
     if whole:
         expected = list(dict.fromkeys((*FIGURES["paper"].cells, *expected)))
     absent = [name for name in expected if name not in failed and not _is_there(name, folder, named)]
@@ -31,24 +32,24 @@ def missing(folder: Path, named: Mapping[str, Result], whole: bool) -> str:
         words = "Begun and not finished; the same command goes on with them"
         parts.append(f"<p>{words}: {escape(', '.join(begun))}.</p>")
     for title, names in _by_figure(absent).items():
-        parts += [f"<h3>{escape(title)}</h3>", _never_run(names)]
+        parts += [f"<h3>{escape(title)}</h3>", never_run(names)]
     return "".join(parts) or "<p>Nothing: every experiment of these families has results.</p>"
 
 
 def _is_there(name: str, folder: Path, named: Mapping[str, Result]) -> bool:
     if name in DRAWN:
-        return DRAWN[name].is_done(name, results_folder(name, folder))
+        return all(found(folder, file) is not None for file in DRAWN[name].files)
     return name in named
 
 
 def _by_figure(names: Iterable[str]) -> dict[str, list[str]]:
     """Each under the first figure that it belongs to."""
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name in names:
         own = next((figure for figure, one in FIGURES.items() if name in one.cells), None)
         title = OTHERS if own is None else f"{own.replace('-', ' ').capitalize()}: {FIGURES[own].title}"
-        found.setdefault(title, []).append(name)
-    return dict(sorted(found.items(), key=lambda item: (item[0] == OTHERS, item[0])))
+        groups.setdefault(title, []).append(name)
+    return dict(sorted(groups.items(), key=lambda item: (item[0] == OTHERS, item[0])))
 
 
 def _failures(failed: Iterable[Failed]) -> str:
@@ -56,7 +57,7 @@ def _failures(failed: Iterable[Failed]) -> str:
         (
             "differs",
             (
-                f"<strong>{escape(one.experiment)}</strong><div>{escape(_what(one.experiment))}</div>",
+                f"<strong>{escape(one.experiment)}</strong><div>{escape(what(one.experiment))}</div>",
                 f'{escape(one.error)}<div class="soft">at {escape(shown_commit(one.commit))}</div>',
                 f"<code>{escape(one.command)}</code>",
             ),
@@ -66,15 +67,15 @@ def _failures(failed: Iterable[Failed]) -> str:
     return table(("experiment", "error", "the command that repeats it"), rows)
 
 
-def _never_run(names: Iterable[str]) -> str:
+def never_run(names: Iterable[str], command: Callable[[str], str] = reproduce_command) -> str:
     rows = [
-        ("", (escape(name), escape(_what(name)), f"<code>{escape(reproduce_command(name))}</code>"))
-        for name in names
+        ("", (escape(name), escape(what(name)), f"<code>{escape(command(name))}</code>")) for name in names
     ]
     return table(("experiment", "what it is", "the command that makes it"), rows)
 
 
-def _what(name: str) -> str:
+def what(name: str) -> str:
+    """An experiment or a picture, in a line."""
     if name in DRAWN:
         return DRAWN[name].about
     return catalogue.about(name) if name in EXPERIMENTS else ""

@@ -1,30 +1,24 @@
 """The page about a folder of results: what the paper said and what was measured, figures, cells."""
 
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from e3rl.experiments.catalogue import EXPERIMENTS, about, family_of
-from e3rl.experiments.durations import device_of, durations
-from e3rl.experiments.tables import UNFINISHED
+from e3rl.experiments.catalogue import family_of
+from e3rl.experiments.durations import durations
+from e3rl.experiments.figures import FIGURES
 from e3rl.reports.claims.claim import DAMAGE, Judged, Verdict
 from e3rl.reports.claims.evidence import Evidence
 from e3rl.reports.claims.table import counted, judged
-from e3rl.reports.page.document import Section, document, figure, folded, picture, shown_commit, table
+from e3rl.reports.page.confirmed import confirmed, waiting
+from e3rl.reports.page.document import Section, document, figure, table
 from e3rl.reports.page.figures import charts
-from e3rl.reports.page.missing import missing
+from e3rl.reports.page.made import made_by, repeated_by, seeds_of, spans, took
+from e3rl.reports.page.missing import missing, what
+from e3rl.reports.page.pictures import plates
 from e3rl.reports.results import Result
 from e3rl.runs.summary import duration
 from e3rl.types import UserError
 
-PICTURES = {
-    "environments.png": "Figure 1: the environments",
-    "predictions.png": "Figure 5: what every model of the ensemble predicts in a maze, and where they part",
-    "predictions-5.png": "Figure 5 in a maze of 5 × 5, which a CPU learns",
-    "ellipsoids.png": "Lemma 3: ellipsoids around the models that are left",
-    "ranks.png": "Propositions 1 to 3: ranks of misfit matrices and their bounds",
-}
-"""By the names of files, wherever they lie below the folder."""
 KINDS = {Verdict.HOLDS: "holds", Verdict.DIFFERS: "differs", Verdict.NOT_TESTED: "open"}
 
 
@@ -43,23 +37,23 @@ def _page(folder: Path) -> str:
     whole = not any(folder.glob("*.json"))
     if not whole:  # of some families, which say nothing about the others
         claims = [one for one in claims if any(family_of(cell) in families for cell in one.cells)]
-    shown = charts(evidence)
-    found = {
-        path.name: path
-        for path in sorted(folder.rglob("*.png"), reverse=True)
-        if UNFINISHED not in path.parts
-    }
-    drawn = [picture(found[name], words) for name, words in PICTURES.items() if name in found]
+    apart = evidence.confirmed()
+    absent = missing(folder, named, whole)
     sections = [
         Section("claims", "The paper said, we measured", _claims(claims)),
-        Section("figures", "Figures", "".join(map(figure, shown)) + "".join(drawn)),
+        Section("figures", "Figures", _figures(folder, evidence)),
         Section("cells", "Cells", _cells(named)),
-        Section("missing", "What is missing", missing(folder, named, whole)),
     ]
     lead = (
         "Explicit explore-exploit reinforcement learning (Henaff, NeurIPS 2019), reproduced. Of "
         f"{len(claims)} claims {counted(claims)}; {len(named)} experiments have results here."
     )
+    if apart is not None and apart.named:
+        sections.insert(2, Section("confirmed", "Confirmatory seeds", confirmed(evidence, apart)))
+        lead += f" Confirmatory seeds have been run of {len(apart.named)}."
+    if apart is not None:
+        absent += waiting(folder, apart)
+    sections.append(Section("missing", "What is missing", absent))
     return document("e3rl: the paper and what was measured", lead, sections)
 
 
@@ -81,34 +75,23 @@ def _claims(claims: list[Judged]) -> str:
     return words + table(("place", "the paper said", "we measured", "verdict"), rows)
 
 
+def _figures(folder: Path, evidence: Evidence) -> str:
+    """By the paper's numbers, each with how long all its cells took."""
+    everything = [took(evidence, name) for name in FIGURES if not name.startswith("figure-")]
+    drawn = [figure(chart, took(evidence, chart.figure)) for chart in charts(evidence)]
+    return "".join([*everything, *drawn, plates(folder, evidence)])
+
+
 def _cells(named: dict[str, Result]) -> str:
-    took = durations()
+    known = durations()
     rows = []
     for name, result in sorted(named.items()):
-        said = result.about
-        what = about(name) if name in EXPERIMENTS else ""
-        command = said.get("command", f"e3rl reproduce {name}")
-        seeds = said.get("settings", {}).get("seeds", [])
-        time = duration(took[name].seconds) if name in took else ""
-        made = ", ".join(filter(None, (device_of(said), said.get("version"))))
-        commit = f" at {shown_commit(said['commit'])}" if said.get("commit") else ""
-        config = said.get("config", said.get("configs"))
+        time = duration(known[name].seconds) if name in known else ""
         cells = (
-            f"<strong>{escape(name)}</strong><div>{escape(what)}</div>",
-            f"<code>{escape(command)}</code>{'' if config is None else folded('configuration', config)}",
-            escape(_runs(seeds)),
-            escape(", ".join(filter(None, (made + commit, time)))),
+            f"<strong>{escape(name)}</strong><div>{escape(what(name))}</div>",
+            repeated_by(result.about),
+            escape(spans(seeds_of(result.about))),
+            escape(", ".join(filter(None, (made_by(result.about), time)))),
         )
         rows.append(("", cells))
     return table(("experiment", "the command that repeats it", "seeds", "made by"), rows)
-
-
-def _runs(seeds: Sequence[int]) -> str:
-    """Such as "0 to 4, 7": what follows one another is told by its ends."""
-    parts: list[list[int]] = []
-    for seed in sorted(seeds):
-        if parts and seed == parts[-1][-1] + 1:
-            parts[-1].append(seed)
-        else:
-            parts.append([seed])
-    return ", ".join(str(own[0]) if len(own) == 1 else f"{own[0]} to {own[-1]}" for own in parts)

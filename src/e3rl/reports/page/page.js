@@ -66,6 +66,13 @@ for (const figure of document.querySelectorAll("figure.chart")) {
   const log = Object.assign(document.createElement("button"), { textContent: "log axis", className: "log-axis" });
   pressable(log, figure.dataset.scale === "log", on => { figure.dataset.scale = on ? "log" : "linear"; });
   figure.querySelector(".panels").before(log);
+  const confirmatory = [...figure.querySelectorAll(".legend li.confirmatory")];
+  if (confirmatory.length) {
+    const all = Object.assign(document.createElement("button"), { textContent: "confirmatory seeds", className: "confirm" });
+    pressable(all, true, on => confirmatory.filter(item => item.getAttribute("aria-pressed") !== String(on))
+      .forEach(item => item.click()));
+    log.after(" ", all);
+  }
   figure.querySelectorAll("svg.panel").forEach((svg, i) => {
     if (!svg.dataset.log) return;
     for (const kind of ["pointermove", "pointerdown"])

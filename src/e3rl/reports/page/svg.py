@@ -57,7 +57,7 @@ def _frame(panel: Panel, inside: str, data: str) -> str:
 def _scaled(
     every: Sequence[Series], scale: str, first: Number, last: Number, place_y: Callable[[Number], float]
 ) -> str:
-    """Ticks of the horizontal axis, and the series on it."""
+    """Ticks of the horizontal axis, on which something is counted, and the series on it."""
 
     def place_x(x: Number) -> float:
         if scale == "linear":
@@ -65,7 +65,7 @@ def _scaled(
         span = math.log(last / first) if last > first else 1.0
         return LEFT + (RIGHT - LEFT) * max(0.0, math.log(max(x, first) / first)) / span
 
-    shown = ticks(first, last) if scale == "linear" else powers(first, last)
+    shown = [x for x in ticks(first, last) if x.is_integer()] if scale == "linear" else powers(first, last)
     drawn = "".join(
         f'<text class="tick x" x="{_n(place_x(x))}" y="{BOTTOM + 16}">{_label(x)}</text>' for x in shown
     )
@@ -95,10 +95,10 @@ def _series(
             drawn += f'<path class="band" d="{_path([*there, *back])}Z"/>'
     drawn += f'<path class="line" d="{_path(points)}"/>' if points else ""
     if series.marks:
-        radius = _n(max(2.5, 5 - 0.7 * index))  # later marks lie on earlier ones
+        # Later ones lie on earlier ones, and rings around all of them.
+        radius = "6.5" if series.confirmatory else _n(max(2.5, 5 - 0.7 * index))
         drawn += "".join(f'<circle cx="{_n(x)}" cy="{_n(y)}" r="{radius}"/>' for x, y in points)
-    kind = "series dashed" if series.dashed else "series"
-    return f'<g class="{kind}" data-name="{escape(series.name)}" style="--c:{series.colour}">{drawn}</g>'
+    return f'<g class="series{series.kind}" data-name="{escape(series.name)}" style="--c:{series.colour}">{drawn}</g>'
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
