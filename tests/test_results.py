@@ -12,8 +12,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 DERIVED = {
     "peers/summary.json": "peers/runs",
     "peers/summary.csv": "peers/runs",
-    "confirm/settings.json": "confirm",
-    "confirm/settings-2.json": "confirm",
+    **{f"confirm/{path.name}": "confirm" for path in (RESULTS / "confirm").glob("settings*.json")},
 }
 """Made of what lies elsewhere, which says more."""
 NO_MACHINE = re.compile(

@@ -69,7 +69,8 @@ def recorded(about: dict[str, Any]) -> str:
     versions = {"Python": machine["python"], **{name: machine["versions"].get(name) for name in PACKAGES}}
     told = [f"{name} {version.partition('+')[0]}" for name, version in versions.items() if version]
     cpus = "one CPU" if machine["cpus_used"] == 1 else f"{machine['cpus_used']} CPUs"
-    parts = [f"on {cpus} ({', '.join([machine['cpu'], *told])})"]
+    device = [f"one {found['device']}"] if found.get("device", "cpu") != "cpu" else []
+    parts = [f"on {' and '.join([*device, cpus])} ({', '.join([machine['cpu'], *told])})"]
     if "sgemm_gflops" in found:
         parts.append(f"numpy's sgemm at {found['sgemm_gflops']:.0f} GFLOP/s")
     if "wall_s" in found:

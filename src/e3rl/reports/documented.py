@@ -182,6 +182,13 @@ def confirmed_baselines(evidence: Evidence) -> Lines:
         yield row(result.experiment, f"{seeds[0]} to {seeds[-1]}", returns, episodes_to_bar(finals))
 
 
+def confirmed_planning(evidence: Evidence) -> Lines:
+    evidence.find("stopping/h10")
+    apart = evidence.confirmed()
+    if apart is not None and apart.find("planning/value-exploit-dqn") is not None:
+        yield from _planning(apart, "planning/value-exploit-dqn")
+
+
 def peers(evidence: Evidence) -> Lines:
     result = evidence.find("peers/summary")
     if result is None:
@@ -263,6 +270,7 @@ PARTS: dict[str, Callable[[Evidence], Lines]] = {
     ),
     "confirmed exploit": confirmed_exploit,
     "confirmed baselines": confirmed_baselines,
+    "confirmed planning": confirmed_planning,
     "calibration": calibration,
     "one phase": lambda evidence: _folder_of(evidence, "unified/lock-h5", unified.table),
     "repulsion": lambda evidence: _folder_of(evidence, "repulsion/lock-h5", unified.table, part=1),
