@@ -25,8 +25,11 @@ FOLDER = Path("results/confirm")
 SEEDS, MAZE_SEEDS = tuple(range(500, 520)), tuple(range(500, 510))
 LATER_SEEDS = {"baselines-mountaincar/dqn-weight-noise": tuple(range(520, 540))}
 """Of cells whose others were looked at before they were frozen."""
-BESIDE = ("baselines-optimism/h10-without", "planning/value-exploit-dqn", "planning/value-exploit-mcts")
-"""Of claims that the paper makes beside its figures, and that few seeds cannot decide."""
+BESIDE = (
+    "baselines-optimism/h10-without", "planning/value-exploit-dqn", "planning/value-exploit-mcts",
+    "baselines-cartpole/dqn", "baselines-cartpole/ppo",
+)  # fmt: skip
+"""Of what the paper says beside its figures and few seeds cannot decide, and of a task that it has not."""
 CELLS = (*(cell for cell in FIGURES["paper"].cells if cell in EXPERIMENTS), *LATER_SEEDS, *BESIDE)
 """Pictures have no seeds to confirm them by."""
 
