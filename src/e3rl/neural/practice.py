@@ -13,6 +13,7 @@ from e3rl.neural.config import Rounds
 from e3rl.neural.slots import OneSeed
 from e3rl.planners.base import Policy
 from e3rl.replay import Replay
+from e3rl.runs.lanes import unless_over
 
 ROUND, ROUNDS, EXPLORED = "round", "rounds", "explored"
 """What is said about a checkpoint that was made in the rounds: how many are over, of how many, and the episodes before
@@ -33,17 +34,13 @@ class Practice(NamedTuple):
     def begin(policy: Policy, v_explore: Float[Array, "*lanes"]) -> "Practice":
         return Practice(policy, policy, jnp.full_like(v_explore, -jnp.inf), v_explore)
 
-    def judged(self, returns: Float[Array, "lanes n"]) -> tuple["Practice", Bool[Array, " lanes"]]:
+    def judged(self, returns: Float[Array, "lanes n"]) -> tuple["Practice", Bool[np.ndarray, " lanes"]]:
         """After episodes of the policy that is tried, and whether it is now the best; of equals the later one is, which
         has learned from more."""
         score = jnp.mean(returns, axis=1)
-        better = score >= self.score
-
-        def keep(new: Array, old: Array) -> Array:
-            return jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-        best, score = jax.tree.map(keep, (self.tried, score), (self.best, self.score))
-        return self._replace(best=best, score=score), better
+        worse = ~(np.asarray(score) >= np.asarray(self.score))
+        best, score = unless_over(worse, (self.tried, score), (self.best, self.score))
+        return self._replace(best=best, score=score), ~worse
 
 
 def rounds_of(rounds: Rounds, ceiling: int, replay: Replay) -> list[int]:
