@@ -421,6 +421,24 @@ def test_confirmatory_seeds_decide_where_they_were_run(tmp_path):
     assert Evidence.under(tmp_path).find("baselines-maze/5-dqn") is None
 
 
+def test_confirmatory_seeds_that_cannot_tell_leave_it_open(tmp_path):
+    """Few seeds of the paper's say that it holds, and so many others that chance may explain it; but where not all that a
+    claim asks for was run, they say nothing."""
+    hopeful, plain = "baselines-lock/h10-standard-dqn", "baselines-optimism/h10-without"
+    there, nowhere = final(9, 900), final(None)
+    save_finals(tmp_path / "baselines", hopeful, *[there] * 5)
+    save_finals(tmp_path / "baselines", plain, *[nowhere] * 5)
+    save_finals(tmp_path / "confirm" / "baselines", hopeful, *[there] * 8, *[nowhere] * 12)
+
+    def optimism():
+        return next(one for one in judged(tmp_path) if one.claim.name == "lock/optimism")
+
+    assert optimism().verdict is Verdict.HOLDS
+    save_finals(tmp_path / "confirm" / "baselines", plain, *[there] * 3, *[nowhere] * 17)
+    assert optimism().verdict is Verdict.NOT_TESTED
+    assert optimism().measured.startswith("confirmatory seeds: H=10: 8 of 20")
+
+
 def test_the_page_of_the_documentation_is_made_from_the_data():
     """`e3rl reproduce claims --out docs` makes it again."""
     assert (ROOT / "docs" / "claims.md").read_text() == page(judged(ROOT / "results"))

@@ -107,6 +107,7 @@ def baselines_elsewhere(evidence: Evidence) -> Lines:
         "acrobot/dqn-long-weight-noise",
         "acrobot/e3rl-dqn",
         "acrobot/ppo-rnd",
+        "acrobot/ppo-rnd-long",
         "maze/5-dqn",
         "maze/10-dqn",
         "maze/20-dqn",

@@ -31,10 +31,12 @@ class Finding(NamedTuple):
     text: str
     holds: bool | None
     """None where there are no data, or too few."""
+    run: bool = True
+    """Whether there are any."""
 
 
 def missing(what: str) -> Finding:
-    return Finding(f"{what}: not run", None)
+    return Finding(f"{what}: not run", None, run=False)
 
 
 def more_of(ours: Share, theirs: Share) -> tuple[bool | None, float]:
@@ -67,6 +69,8 @@ class Judged(NamedTuple):
     measured: str
     cells: tuple[str, ...]
     """The experiments that were asked for, whether they have been run or not."""
+    whole: bool
+    """Whether all have that it needs."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -98,4 +102,6 @@ def judge(claim: Claim, evidence: Evidence) -> Judged:
         cells = ", ".join(asked.asked)
         raise UserError(f"one of {cells} is damaged: {type(error).__name__}: {error}") from error
     text = "; ".join(finding.text for finding in findings) or "no experiment for it"
-    return Judged(claim, verdict(findings), text, tuple(asked.asked))
+    return Judged(
+        claim, verdict(findings), text, tuple(asked.asked), all(finding.run for finding in findings)
+    )

@@ -64,7 +64,7 @@ def _gets_there(evidence: Evidence, horizon: int, *experiments: str) -> Finding:
         return missing(f"H={horizon}")
     enough = waited.share.is_most or (False if evidence.find(experiments[0]) else None)
     tail = ", Figure 4's budget not run" if enough is None else ""
-    return Finding(f"H={horizon}: {waited}{tail}", enough)
+    return Finding(f"H={horizon}: {waited}{tail}", enough, run=enough is not None)
 
 
 def optimal_on_most_seeds(
@@ -95,8 +95,8 @@ def dqn_needs_more(evidence: Evidence, settings: str) -> list[Finding]:
         told.append(f"H={horizon}: {_episodes(dqn)} against {_episodes(neural)}")
         if not math.isinf(min(dqn.median.value, neural.median.value)):
             more.append(dqn.median.value > neural.median.value)
-    complete = more and not any(text.endswith("not run") for text in told)
-    return [Finding("; ".join(told), 2 * sum(more) > len(more) if complete else None)]
+    run = not any(text.endswith("not run") for text in told)
+    return [Finding("; ".join(told), 2 * sum(more) > len(more) if run and more else None, run)]
 
 
 def _episodes(waited: object) -> str:

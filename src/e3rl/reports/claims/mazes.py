@@ -48,7 +48,7 @@ def ahead_as_size_grows(evidence: Evidence, settings: str) -> list[Finding]:
     ]
     small, large = leads[SIZES[0]], leads[SIZES[-1]]
     if small is None or large is None or leads[10] is None:
-        return [Finding(f"lead over UE²: {'; '.join(told)}", None)]
+        return [Finding(f"lead over UE²: {'; '.join(told)}", None, run=False)]
     growth = mean_within((large - small).tolist())
     grows = True if growth.low > 0.0 else False if growth.high < STEP else None
     return [Finding(f"lead over UE²: {'; '.join(told)}; growth {growth.text()}", grows)]

@@ -40,7 +40,8 @@ def judged(results: Path) -> list[Judged]:
 
 
 def _decided(first: Judged, confirmed: Judged) -> Judged:
-    if confirmed.verdict is Verdict.NOT_TESTED or not confirmed.cells:
+    undecided = confirmed.verdict is Verdict.NOT_TESTED and not confirmed.whole
+    if undecided or not confirmed.cells:
         return first
     before = f"the paper's seeds: {first.measured} ({first.verdict.value})"
     return confirmed._replace(measured=f"confirmatory seeds: {confirmed.measured}. Beside them {before}")
