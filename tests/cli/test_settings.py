@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 from e3rl import cli
@@ -99,3 +100,30 @@ def test_troubleshooting_names_settings_that_there_are(capsys):
     named = set(re.findall(r"`((?:explore|fit|planner|exploit|model|rounds)\.[\w.]+)`", text))
     assert len(named) > 10
     assert named <= known
+
+
+class Talkative(gymnasium.Env):
+    """Says something whenever it is asked for anything."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        print("here I am")
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        print("there I go")
+        return self.observation_space.sample(), 0.0, True, False, {}
+
+
+def test_what_an_environment_prints_is_no_part_of_its_settings(capsys):
+    gymnasium.register("Talkative-v0", Talkative, max_episode_steps=3)
+    try:
+        assert cli.main(["train", "Talkative-v0", "--help-settings", "--json"]) == 0
+    finally:
+        del gymnasium.registry["Talkative-v0"]
+    told = capsys.readouterr()
+    assert json.loads(told.out)["of"].endswith("Talkative-v0")
+    assert "here I am" in told.err

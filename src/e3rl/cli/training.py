@@ -144,10 +144,11 @@ def _show_settings(
     from e3rl.envs.opening import open_environment
     from e3rl.runs.renamed import current_names
 
-    with closing(open_environment(env, options)) as opened:
+    with stdout_kept(as_json), closing(open_environment(env, options)) as opened:
         chosen = agent.configured(opened, config)
         now, _ = current_names(chosen, changes, agent.renamed)
-        return show(agent.configured(opened, chosen, now), f"{agent.algo} for {env}", as_json)
+        settings = agent.configured(opened, chosen, now)
+    return show(settings, f"{agent.algo} for {env}", as_json)
 
 
 def _suited(env: str, options: dict[str, Any]) -> tuple[str, str]:

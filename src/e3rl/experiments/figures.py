@@ -84,7 +84,7 @@ FIGURES = {
     ),
     "figure-5": PaperFigure("predictions in a maze", ("predictions",)),
 }
-FIGURES["paper"] = PaperFigure("everything", _all(FIGURES.values()))
+FIGURES["paper"] = PaperFigure("all figures", _all(FIGURES.values()))
 FIGURES["defaults"] = PaperFigure(
     "Neural-E³ with e3rl's settings, of all figures",
     (

@@ -148,12 +148,12 @@ def _words(least: float, most: float) -> str:
 def rnd_is_quicker_on_acrobot(evidence: Evidence) -> list[Finding]:
     """Quicker progress is to meet the goal sooner, and to get to the bar sooner."""
     return [
-        _sooner(what, wait(*ACROBOTS_RND), wait(*RND))
+        _quicker(what, wait(*ACROBOTS_RND), wait(*RND))
         for what, wait in (("goal first met", evidence.first_found), ("bar", evidence.to_bar))
     ]
 
 
-def _sooner(what: str, acrobot: Waiting | None, car: Waiting | None) -> Finding:
+def _quicker(what: str, acrobot: Waiting | None, car: Waiting | None) -> Finding:
     if acrobot is None or car is None:
         return missing("PPO+RND")
     here, there = acrobot.median.value, car.median.value
