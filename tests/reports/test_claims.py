@@ -422,8 +422,8 @@ def test_confirmatory_seeds_decide_where_they_were_run(tmp_path):
 
 
 def test_confirmatory_seeds_that_cannot_tell_leave_it_open(tmp_path):
-    """Few seeds of the paper's say that it holds, many others that chance may explain it; where not all that a claim asks
-    for was run, they say nothing."""
+    """Few seeds of the paper's say that it holds, many others that chance may explain it. Where not all that a claim
+    asks for was run, they say nothing."""
     hopeful, plain = "baselines-lock/h10-standard-dqn", "baselines-optimism/h10-without"
     there, nowhere = final(9, 900), final(None)
     save_finals(tmp_path / "baselines", hopeful, *[there] * 5)
