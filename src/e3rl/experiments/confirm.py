@@ -27,7 +27,8 @@ LATER_SEEDS = {"baselines-mountaincar/dqn-weight-noise": tuple(range(520, 540))}
 """Of cells whose others were looked at before they were frozen."""
 BESIDE = (
     "baselines-optimism/h10-without", "planning/value-exploit-dqn", "planning/value-exploit-mcts",
-    "baselines-cartpole/dqn", "baselines-cartpole/ppo",
+    "baselines-cartpole/dqn", "baselines-cartpole/ppo", "baselines-acrobot/dqn-long", "mountaincar/e3rl-few",
+    "acrobot/e3rl-few",
 )  # fmt: skip
 """Of what the paper says beside its figures and few seeds cannot decide, and of a task that it has not."""
 CELLS = (*(cell for cell in FIGURES["paper"].cells if cell in EXPERIMENTS), *LATER_SEEDS, *BESIDE)
