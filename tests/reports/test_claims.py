@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from e3rl.reports.claims.claim import Claim, Finding, Verdict, judge, more_of, v
 from e3rl.reports.claims.evidence import Evidence
 from e3rl.reports.claims.table import CHAPTERS, CLAIMS, MADE, judged, page, write_page
 from e3rl.reports.statistics.intervals import Share
+from e3rl.reports.statistics.waiting import Waiting
 from e3rl.runs.settings import as_dict
 from e3rl.types import UserError
 
@@ -44,6 +46,7 @@ def save_locks(folder, solved, reward="standard", **about):
                 "ratio": ratio,
                 "episodes": ratio * horizon,
                 "solved": seed < solved,
+                "paid_episodes": int(seed < solved),
             }
             for seed in range(5)
         ]
@@ -130,10 +133,41 @@ def test_priorities_and_other_implementations(tmp_path):
     assert verdict_of(tmp_path, dqn.priorities_matter) == "holds"
     save_finals(tmp_path, "baselines-replay/h5-uniform", *[final(9, 600)] * 3, *[final(9)] * 2)
     assert verdict_of(tmp_path, dqn.priorities_matter) == "not tested"
-    row = {"env": "lock-h5", "algo": "dqn", "e3rl_return_mean": 5.0, "sb3_return_mean": 5.0}
+    assert verdict_of(tmp_path, dqn.another_implementation) == "not tested"
     (tmp_path / "peers").mkdir()
-    (tmp_path / "peers" / "summary.json").write_text(json.dumps({"rows": [row]}))
-    assert verdict_of(tmp_path, dqn.priorities_matter) == "differs"
+    for theirs, expected in ((5.0, "differs"), (2.0, "holds")):
+        row = {"env": "lock-h5", "algo": "dqn", "e3rl_return_mean": 5.0, "sb3_return_mean": theirs}
+        (tmp_path / "peers" / "summary.json").write_text(json.dumps({"rows": [row]}))
+        assert verdict_of(tmp_path, dqn.another_implementation) == expected
+
+
+def test_where_the_median_of_waiting_lies():
+    """By the chances of heads and tails: five seeds all lie on one side of it once in 16; of twenty at most five do
+    once in 24."""
+    assert control._median_within(Waiting((3, 1, 2, 5, 4), ())) == (1.0, 5.0)
+    assert control._median_within(Waiting(tuple(range(1, 21)), ())) == (6.0, 15.0)
+    assert control._median_within(Waiting((7,) * 5, (2_000,) * 15)) == (2_000.0, math.inf)
+
+
+def test_ensembles_explore_where_the_goal_is_met_more_often_than_by_chance(tmp_path):
+    config = as_dict(PRESETS["e3rl-control"])  # five episodes an epoch, of which the first is uniform
+
+    def explored(seed, uniform, later):
+        reached = [episode < uniform for episode in range(5)] + [episode < later for episode in range(5)]
+        return [
+            {"seed": seed, "phase": "explore", "episode": episode + 1, "reached": there}
+            for episode, there in enumerate(reached)
+        ]
+
+    for name in ("maze/10-e3rl", "mountaincar/e3rl"):
+        save(tmp_path, name, [*explored(0, 1, 3), *explored(1, 2, 2), *explored(2, 0, 1)], config=config)
+    paid = [{"first_paid": at, "seed": 0} for at in (4, 9, "")]
+    save(tmp_path, "stopping-protocol/h20", paid, config=config)
+    found = control.small_ensembles_explore(Evidence.under(tmp_path), settings=control.E3RLS)
+    assert [finding.text.partition(": ")[2][:6] for finding in found] == ["2 of 3"] * 3
+    assert all(finding.holds for finding in found)
+    save(tmp_path, "maze/10-e3rl", [*explored(0, 1, 3), *explored(1, 2, 1)], config=config)
+    assert verdict_of(tmp_path, control.small_ensembles_explore, settings=control.E3RLS) == "differs"
 
 
 @pytest.mark.parametrize(

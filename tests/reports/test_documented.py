@@ -159,6 +159,33 @@ def test_when_locks_first_paid(tmp_path):
     assert number("met lock/h5", Evidence.under(tmp_path)) == "20H and never"
 
 
+def test_what_greedy_episodes_are_worth(tmp_path):
+    told = {(0, 20): (-200.0, 0.0), (1, 20): (-104.4, 0.9), (2, 20): (-150.0, 1.0), (0, 50): (-100.0, 1.0)}
+    exploit = [
+        {"seed": seed, "budget": budget, "return_mean": mean, "reached": reached}
+        for (seed, budget), (mean, reached) in told.items()
+    ]
+    about = {"experiment": "mountaincar/e3rl", "exploit": exploit}
+    found = Evidence({"mountaincar/e3rl": Result(tmp_path / "a.json", about)})
+    assert number("greedy mountaincar/e3rl 20", found) == "−150"
+    assert number("greedy mountaincar/e3rl 20 worst", found) == "−200"
+    assert number("greedy mountaincar/e3rl 20 seeds 1", found) == "−200.0, −104.4 and −150.0"
+    assert number("greedy-seeds mountaincar/e3rl 20 -150", found) == "2 of 3"
+    assert number("greedy-seeds mountaincar/e3rl 20 goal", found) == "2 of 3"
+    assert number("greedy-seeds mountaincar/e3rl 50 goal", found) == "1 of 1"
+
+
+def test_what_seeds_of_a_baseline_came_to(tmp_path):
+    final = {"0": {"first_found": 1_500, "return_mean": -99.6}, "1": {"first_found": None, "return_mean": 0.0}}
+    found = Evidence({"a/dqn": Result(tmp_path / "a.json", {"experiment": "a/dqn", "final": final})})
+    assert number("finals first_found first a/dqn", found) == "1,500"
+    assert number("finals first_found count a/dqn", found) == "1 of 2"
+    assert number("finals return_mean seeds a/dqn", found) == "−100 and 0"
+    nobody = {"0": {"first_found": None}}
+    found = Evidence({"a/dqn": Result(tmp_path / "a.json", {"experiment": "a/dqn", "final": nobody})})
+    assert number("finals first_found count a/dqn", found) == "0 of 1"
+
+
 def lock_row(reward, episodes, solved):
     return f"stopping/h5,5,{reward},320,{episodes},True,{solved}\n"
 

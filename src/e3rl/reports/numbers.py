@@ -109,12 +109,20 @@ def budget(evidence: Evidence, horizon: str) -> str:
 def greedy(
     evidence: Evidence, experiment: str, episodes: str, which: str = "median", digits: str = "0"
 ) -> str:
-    """Of Neural-E³ after so many episodes of exploring: the seeds' median, or all of them."""
+    """Of Neural-E³ after so many episodes of exploring: the seeds' median, the worst of them, or all."""
     told = [one for one in about(evidence, experiment)["exploit"] if one["budget"] == int(episodes)]
     values = [one["return_mean"] for one in sorted(told, key=lambda one: one["seed"])]
     if which == "seeds":
         return listed([signed(value, int(digits)) for value in values])
-    return signed(float(np.median(values)), int(digits))
+    return signed(min(values) if which == "worst" else float(np.median(values)), int(digits))
+
+
+def greedy_seeds(evidence: Evidence, experiment: str, episodes: str, bar: str) -> str:
+    """Seeds whose greedy episodes collect a mean of `bar` or better after so many episodes of exploring; or of which
+    at least one reaches the `goal`."""
+    told = [one for one in about(evidence, experiment)["exploit"] if one["budget"] == int(episodes)]
+    there = [one["reached"] > 0 if bar == "goal" else one["return_mean"] >= float(bar) for one in told]
+    return f"{sum(there)} of {len(there)}"
 
 
 def ended(evidence: Evidence, experiment: str) -> str:
@@ -123,9 +131,14 @@ def ended(evidence: Evidence, experiment: str) -> str:
 
 
 def finals(evidence: Evidence, what: str, which: str, *experiments: str) -> str:
-    """Of baselines: the `first`, the `last` or the `range` over seeds of `episodes`, `first_found` or `over_bar`."""
+    """Of baselines: the `first`, the `last` or the `range` over seeds of `episodes`, `first_found` or `over_bar`, the
+    `count` of seeds that have it, or all `seeds` of a number such as `return_mean`."""
     values = [one[what] for name in experiments for one in about(evidence, name)["final"].values()]
     told = [value for value in values if value is not None]
+    if which == "count":
+        return f"{len(told)} of {len(values)}"
+    if which == "seeds":
+        return listed([signed(value) for value in told])
     return {
         "first": f"{min(told):,}",
         "last": f"{max(told):,}",
@@ -222,8 +235,8 @@ def took(evidence: Evidence, experiments: str, unit: str = "seconds") -> str:
 NUMBERS: dict[str, Callable[..., str]] = {
     one.__name__.replace("_", "-"): one
     for one in (
-        solved, solved_at, paid, met, opened, levels, budget, greedy, ended, finals, reached, shortest, lead, in_epoch,
-        failed, got_there, speed, seeds, value, took, bench_numbers.bench, bench_numbers.bench_ratio,
+        solved, solved_at, paid, met, opened, levels, budget, greedy, greedy_seeds, ended, finals, reached, shortest,
+        lead, in_epoch, failed, got_there, speed, seeds, value, took, bench_numbers.bench, bench_numbers.bench_ratio,
         bench_numbers.bench_more, bench_numbers.bench_target, bench_numbers.calibration,
         bench_numbers.as_of, reach_numbers.reach, reach_numbers.reach_targets, reach_numbers.reach_ends,
     )
