@@ -85,6 +85,22 @@ FIGURES = {
     "figure-5": PaperFigure("predictions in a maze", ("predictions",)),
 }
 FIGURES["paper"] = PaperFigure("all figures", _all(FIGURES.values()))
+FIGURES["beside"] = PaperFigure(
+    "what claims rest on beside the figures",
+    (
+        *(f"lock-paper-5bits/h{horizon}" for horizon in HORIZONS[1:]),
+        *(f"lock-released/h{horizon}" for horizon in HORIZONS),
+        *(f"stopping/h{horizon}" for horizon in (*HORIZONS, 50, 100)),
+        *("planning/value-exploit-dqn", "planning/value-exploit-mcts", "predictions-5"),
+        *(f"baselines-{name}" for name in ("fraction/h5-0.01", "fraction/h5-0.1", "replay/h5-uniform")),
+        "baselines-optimism/h10-without",
+        *(f"{task}/{name}" for task in ("mountaincar", "acrobot") for name in ("ends", "e3rl-few")),
+        *("maze/5-ends", "maze/10-ends"),
+        *(f"baselines-mountaincar/{name}" for name in ("dqn-long", "dqn-weight-noise")),
+        *(f"baselines-acrobot/{name}" for name in ("dqn-long", "dqn-long-weight-noise")),
+    ),
+)
+FIGURES["all"] = PaperFigure("all figures, and what claims rest on beside them", _all(FIGURES.values()))
 FIGURES["defaults"] = PaperFigure(
     "Neural-E³ with e3rl's settings, of all figures",
     (
