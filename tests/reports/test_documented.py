@@ -176,11 +176,15 @@ def test_what_greedy_episodes_are_worth(tmp_path):
 
 
 def test_what_seeds_of_a_baseline_came_to(tmp_path):
-    final = {"0": {"first_found": 1_500, "return_mean": -99.6}, "1": {"first_found": None, "return_mean": 0.0}}
+    final = {
+        "0": {"first_found": 1_500, "return_mean": -99.6},
+        "1": {"first_found": None, "return_mean": 0.0},
+    }
     found = Evidence({"a/dqn": Result(tmp_path / "a.json", {"experiment": "a/dqn", "final": final})})
     assert number("finals first_found first a/dqn", found) == "1,500"
     assert number("finals first_found count a/dqn", found) == "1 of 2"
     assert number("finals return_mean seeds a/dqn", found) == "−100 and 0"
+    assert number("finals first_found seeds a/dqn", found) == "1500"
     nobody = {"0": {"first_found": None}}
     found = Evidence({"a/dqn": Result(tmp_path / "a.json", {"experiment": "a/dqn", "final": nobody})})
     assert number("finals first_found count a/dqn", found) == "0 of 1"
