@@ -202,6 +202,9 @@ def test_a_sweep_with_failures_says_so(monkeypatch, tmp_path, capsys):
     assert json.loads(out) == {"cells": 3, "done_before": 0, "failed": failed}
     assert "[3 of 3] lock/c: done" in err
     assert err.endswith("failed: lock/a: the disk is full\nfailed: lock/b: ZeroDivisionError: by nothing\n")
+    told = json.loads((tmp_path / "sweeps" / "figure-9.json").read_text())
+    assert {cell: one["error"] for cell, one in told["cells"].items()} == {**failed, "lock/c": None}
+    assert (told["command"], told["config"]) == ("e3rl reproduce figure-9", {"figure": "figure-9"})
     assert {one.experiment: one.error for one in failures_under(tmp_path)} == failed
     monkeypatch.setitem(EXPERIMENTS, "lock/a", lambda name, out, say, seeds: [])
     assert cli.main(["reproduce", "lock/a", "--out", str(tmp_path / "lock")]) == 0
@@ -223,3 +226,19 @@ def test_cells_of_one_folder_are_run_again_side_by_side(tmp_path, monkeypatch):
     monkeypatch.setattr(reproduction, "_run", run)
     reproduction.run_cell(Task("one", tmp_path, again=True))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.json", "other.json"]
+
+
+def test_a_figure_of_which_a_part_is_done_leaves_what_the_whole_one_took(monkeypatch, tmp_path, capsys):
+    from e3rl.experiments import figures
+    from e3rl.experiments.catalogue import EXPERIMENTS, IS_DONE
+
+    monkeypatch.setitem(figures.FIGURES, "figure-9", SimpleNamespace(cells=("lock/a", "lock/b")))
+    for name in ("lock/a", "lock/b"):
+        monkeypatch.setitem(EXPERIMENTS, name, lambda name, out, say, seeds: [])
+    command = ["reproduce", "figure-9", "--out", str(tmp_path)]
+    assert cli.main(command) == 0
+    whole = (tmp_path / "sweeps" / "figure-9.json").read_bytes()
+    monkeypatch.setitem(IS_DONE, "lock/a", lambda *_: True)
+    assert cli.main(command) == 0
+    assert (tmp_path / "sweeps" / "figure-9.json").read_bytes() == whole
+    assert "figure-9: 1 cell in" in capsys.readouterr().err

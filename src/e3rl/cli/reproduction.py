@@ -152,7 +152,7 @@ def _is_done(task: "Task") -> bool:
 
 
 def _sweep(tasks: list["Task"], args: argparse.Namespace, root: Path | None = None) -> int:
-    """Run what is not done yet, then say what failed. How long a figure took is written down below `root`."""
+    """Run what is not done yet, then say what failed. How long a whole figure took is written down below `root`."""
     from e3rl.experiments.sweep import failures, write_sweep
 
     left = [task for task in tasks if task.again or not _is_done(task)]
@@ -160,10 +160,13 @@ def _sweep(tasks: list["Task"], args: argparse.Namespace, root: Path | None = No
     began = time.perf_counter()
     outcomes = _swept(left, args) if left else []
     failed = failures(outcomes)
-    if outcomes and root is not None:
-        took = time.perf_counter() - began
-        write_sweep(root, args.experiment, _command(args), outcomes, len(tasks) - len(left), took)
-        say(f"{args.experiment}: {len(outcomes)} cells in {duration(took)}")
+    took = time.perf_counter() - began
+    if outcomes:
+        say(f"{args.experiment}: {len(outcomes)} cell{'s' * (len(outcomes) > 1)} in {duration(took)}")
+    if root is not None and len(left) == len(
+        tasks
+    ):  # others would take the place of what a whole one has said
+        write_sweep(root, args.experiment, _command(args), outcomes, took)
     if args.json:
         print(json.dumps({"cells": len(tasks), "done_before": len(tasks) - len(left), "failed": failed}))
     for cell, error in failed.items():

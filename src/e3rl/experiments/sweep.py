@@ -161,12 +161,10 @@ def failures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {outcome.cell: outcome.error for outcome in outcomes if outcome.error is not None}
 
 
-def write_sweep(
-    root: Path, figure: str, command: str, outcomes: Sequence[Outcome], done_before: int, seconds: float
-) -> None:
-    """How long the cells of a figure took, all in all and each, from nothing but what was compiled before."""
+def write_sweep(root: Path, figure: str, command: str, outcomes: Sequence[Outcome], seconds: float) -> None:
+    """How long the cells of a figure took, each and all in all, where one command has run all of them."""
     cells = {one.cell: {"seconds": round(one.seconds, 1), "error": one.error} for one in outcomes}
-    config = {"figure": figure, "done_before": done_before}
     path = root / "sweeps" / f"{figure}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"config": config, "seconds": round(seconds, 1), "cells": cells, **provenance(command)})
+    told = {"config": {"figure": figure}, "seconds": round(seconds, 1), "cells": cells}
+    write_json(path, {**told, **provenance(command)})

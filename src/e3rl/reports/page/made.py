@@ -61,11 +61,11 @@ def _took(evidence: Evidence, figure: str, whose: str) -> str:
     if result is None:
         return ""
     about = result.about
-    cells, before = about["cells"], about["config"]["done_before"]
+    cells = about["cells"]
     failed = sum(one["error"] is not None for one in cells.values())
-    rest = [f"{before} done before"] * (before > 0) + [f"{failed} failed"] * (failed > 0)
+    rest = [f"{failed} failed"] * (failed > 0)
     which = f"{len(cells)} cell{'s' * (len(cells) != 1)}"
-    which = f"all {which}" if len(cells) > 1 and not rest else which
+    which = f"all {which}" if len(cells) > 1 and not failed else which
     words = "; ".join([f"{whose}{which} took {duration(about['seconds'])} on {made_by(about)}", *rest])
     return (
         f'<p class="soft">{escape(words[0].upper() + words[1:])}: <code>{escape(about["command"])}</code></p>'
