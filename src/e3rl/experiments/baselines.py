@@ -106,6 +106,12 @@ def _lock(
     return BaselineExperiment(algo, LOCK, options, config, episodes * horizon)
 
 
+def _released(horizon: int) -> BaselineExperiment:
+    """The paper's DQN with Figure 4's budget on the released code's lock: five noise bits, and two actions that pay."""
+    found = _lock("dqn", horizon, False, LOCK_EPISODES)
+    return dataclasses.replace(found, options=(*found.options, ("noise_bits", 5), ("rewarded_actions", 2)))
+
+
 def _paper_dqn(
     horizon: int, antishaped: bool, fraction: float | None = None, **changes: Any
 ) -> BaselineExperiment:
@@ -146,6 +152,7 @@ BASELINE_EXPERIMENTS: dict[str, BaselineExperiment] = {
         )
         for size in MAZE_BARS
     },
+    **{f"baselines-released/h{horizon}-standard-dqn": _released(horizon) for horizon in (5, 10, 15, 20)},
     **{f"baselines-fraction/h5-{own:g}": _paper_dqn(5, False, own) for own in (0.01, 0.1)},
     "baselines-replay/h5-uniform": _paper_dqn(5, False, alpha=0.0),
     "baselines-optimism/h10-without": _lock("dqn", 10, False, EPISODES["dqn"]),

@@ -93,6 +93,7 @@ FIGURES["beside"] = PaperFigure(
         *(f"stopping/h{horizon}" for horizon in (*HORIZONS, 50, 100)),
         *("planning/value-exploit-dqn", "planning/value-exploit-mcts", "predictions-5"),
         *(f"baselines-{name}" for name in ("fraction/h5-0.01", "fraction/h5-0.1", "replay/h5-uniform")),
+        *(f"baselines-released/h{horizon}-standard-dqn" for horizon in HORIZONS),
         "baselines-optimism/h10-without",
         *(f"{task}/{name}" for task in ("mountaincar", "acrobot") for name in ("ends", "e3rl-few")),
         *("maze/5-ends", "maze/10-ends"),
