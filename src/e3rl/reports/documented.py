@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -215,17 +216,23 @@ def peers(evidence: Evidence) -> Lines:
 
 
 def fresh_cartpole(evidence: Evidence) -> Lines:
-    """The same DQN on seeds that no table had."""
+    """The same DQN on seeds that no table had: some of those for tuning, and confirmatory ones."""
     result = evidence.find("baselines-cartpole/dqn")
-    path = None if result is None else result.path.parent / "fresh" / result.path.name
-    if path is None or not path.is_file():
+    if result is None:
         return
-    finals = json.loads(path.read_text())["final"]
-    returns = [one["return_mean"] for one in finals.values()]
-    best = Share(sum(value >= 500.0 for value in returns), len(returns))
-    others = ", ".join(f"{value:.0f}" for value in sorted(returns) if value < 500.0)
-    text = f"On seeds {min(map(int, finals))} to {max(map(int, finals))}, {best} ended at 500"
-    yield f"{text}; the others at {others}." if others else f"{text}."
+    path, apart = result.path.parent / "fresh" / result.path.name, evidence.confirmed()
+    found = [json.loads(path.read_text())] if path.is_file() else []
+    confirmed = None if apart is None else apart.find(result.experiment)
+    found += [] if confirmed is None else [confirmed.about]
+    yield " ".join(_at_its_best(about["final"]) for about in found)
+
+
+def _at_its_best(finals: dict[str, Any]) -> str:
+    returns = [round(one["return_mean"]) for one in finals.values()]
+    best = Share(sum(value == 500 for value in returns), len(returns))
+    others = ", ".join(str(value) for value in sorted(returns) if value < 500)
+    seeds = sorted(map(int, finals))
+    return f"On seeds {seeds[0]} to {seeds[-1]}, {best} ended at 500{f'; the others at {others}' if others else ''}."
 
 
 def calibration(evidence: Evidence) -> Lines:

@@ -36,7 +36,8 @@ def greedy_explores_better(evidence: Evidence, settings: str) -> list[Finding]:
         expected += episodes * chance_of_uniform_play(horizon)
     surprise = float(stats.poisson.sf(met - 1, expected)) if met else 1.0
     fewer = float(stats.poisson.cdf(met, expected))
-    told = f"H=10 to 20: {met} seeds met the reward in {watched:,} episodes before, uniform play would {expected:.1f}"
+    told = f"H=10 to 20: {met} seed{'s' * (met != 1)} met the reward in {watched:,} episodes before, "
+    told += f"uniform play would {expected:.1f}"
     better = True if surprise < UNLIKELY else False if fewer < UNLIKELY else None
     return [Finding(f"{told} (P = {surprise:.2f})", better)]
 
