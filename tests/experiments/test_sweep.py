@@ -202,9 +202,7 @@ def test_a_sweep_with_failures_says_so(monkeypatch, tmp_path, capsys):
     assert json.loads(out) == {"cells": 3, "done_before": 0, "failed": failed}
     assert "[3 of 3] lock/c: done" in err
     assert err.endswith("failed: lock/a: the disk is full\nfailed: lock/b: ZeroDivisionError: by nothing\n")
-    told = json.loads((tmp_path / "sweeps" / "figure-9.json").read_text())
-    assert {cell: one["error"] for cell, one in told["cells"].items()} == {**failed, "lock/c": None}
-    assert (told["command"], told["config"]) == ("e3rl reproduce figure-9", {"figure": "figure-9"})
+    assert not (tmp_path / "sweeps").exists()
     assert {one.experiment: one.error for one in failures_under(tmp_path)} == failed
     monkeypatch.setitem(EXPERIMENTS, "lock/a", lambda name, out, say, seeds: [])
     assert cli.main(["reproduce", "lock/a", "--out", str(tmp_path / "lock")]) == 0
@@ -238,7 +236,16 @@ def test_a_figure_of_which_a_part_is_done_leaves_what_the_whole_one_took(monkeyp
     command = ["reproduce", "figure-9", "--out", str(tmp_path)]
     assert cli.main(command) == 0
     whole = (tmp_path / "sweeps" / "figure-9.json").read_bytes()
+    told = json.loads(whole)
+    assert (told["command"], told["config"]) == ("e3rl reproduce figure-9", {"figure": "figure-9"})
+    assert told["cells"].keys() == {"lock/a", "lock/b"}
     monkeypatch.setitem(IS_DONE, "lock/a", lambda *_: True)
     assert cli.main(command) == 0
     assert (tmp_path / "sweeps" / "figure-9.json").read_bytes() == whole
+    monkeypatch.setitem(IS_DONE, "lock/a", lambda *_: False)
+    assert cli.main([*command, "--seeds", "7"]) == 0  # of other seeds
+    assert (tmp_path / "sweeps" / "figure-9.json").read_bytes() == whole
     assert "figure-9: 1 cell in" in capsys.readouterr().err
+    assert cli.main(["reproduce", "figure-1", "--confirm", "--out", str(tmp_path / "other")]) == 2
+    assert "pictures only" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()

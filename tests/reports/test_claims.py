@@ -141,6 +141,18 @@ def test_priorities_and_other_implementations(tmp_path):
         assert verdict_of(tmp_path, dqn.another_implementation) == expected
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "less"),
+    [
+        ((5.0, 9), (7.0, 9), True), ((7.0, 9), (5.0, 9), False), ((math.inf, 9), (7.0, 9), False),
+        ((math.inf, 5), (7.0, 9), None), ((5.0, 9), (math.inf, 9), True), ((5.0, 9), (math.inf, 4), None),
+        ((math.inf, 9), (math.inf, 9), None),
+    ],
+)  # fmt: skip
+def test_medians_that_were_not_met_lie_beyond_what_was_waited(ours, theirs, less):
+    assert control._is_less(ours, theirs) is less
+
+
 def test_where_the_median_of_waiting_lies():
     """By the chances of heads and tails: five seeds all lie on one side of it once in 16; of twenty at most five do
     once in 24."""
@@ -150,24 +162,30 @@ def test_where_the_median_of_waiting_lies():
 
 
 def test_ensembles_explore_where_the_goal_is_met_more_often_than_by_chance(tmp_path):
+    """Uniform play goes on to reach it as often as it did, give or take one."""
     config = as_dict(PRESETS["e3rl-control"])  # five episodes an epoch, of which the first is uniform
 
-    def explored(seed, uniform, later):
-        reached = [episode < uniform for episode in range(5)] + [episode < later for episode in range(5)]
+    def explored(*reached):
+        """So many of ten episodes, by seed, after one of five uniform ones."""
         return [
             {"seed": seed, "phase": "explore", "episode": episode + 1, "reached": there}
-            for episode, there in enumerate(reached)
+            for seed, later in enumerate(reached)
+            for episode, there in enumerate([True, *[False] * 4, *(i < later for i in range(10))])
         ]
 
-    for name in ("maze/10-e3rl", "mountaincar/e3rl"):
-        save(tmp_path, name, [*explored(0, 1, 3), *explored(1, 2, 2), *explored(2, 0, 1)], config=config)
-    paid = [{"first_paid": at, "seed": 0} for at in (4, 9, "")]
-    save(tmp_path, "stopping-protocol/h20", paid, config=config)
-    found = control.small_ensembles_explore(Evidence.under(tmp_path), settings=control.E3RLS)
-    assert [finding.text.partition(": ")[2][:6] for finding in found] == ["2 of 3"] * 3
-    assert all(finding.holds for finding in found)
-    save(tmp_path, "maze/10-e3rl", [*explored(0, 1, 3), *explored(1, 2, 1)], config=config)
-    assert verdict_of(tmp_path, control.small_ensembles_explore, settings=control.E3RLS) == "differs"
+    def lock(*first_paid):
+        return [{"first_paid": at, "seed": seed} for seed, at in enumerate(first_paid)]
+
+    def judge_them(maze, paid):
+        for name in ("maze/10-e3rl", "mountaincar/e3rl"):
+            save(tmp_path, name, explored(*maze), config=config)
+        save(tmp_path, "stopping-protocol/h20", lock(*paid), config=config)
+        return verdict_of(tmp_path, control.small_ensembles_explore, settings=control.E3RLS)
+
+    assert judge_them((8, 9, 7), (4, 9, "")) == "holds"
+    assert judge_them((3, 2, 3), (4, 9, "")) == "not tested"
+    assert judge_them((1, 2, 2), (4, 9, "")) == "differs"
+    assert judge_them((8, 9, 7), (4, "", "")) == "differs"
 
 
 @pytest.mark.parametrize(

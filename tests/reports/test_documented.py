@@ -184,7 +184,7 @@ def test_what_seeds_of_a_baseline_came_to(tmp_path):
     assert number("finals first_found first a/dqn", found) == "1,500"
     assert number("finals first_found count a/dqn", found) == "1 of 2"
     assert number("finals return_mean seeds a/dqn", found) == "−100 and 0"
-    assert number("finals first_found seeds a/dqn", found) == "1500"
+    assert number("finals first_found seeds a/dqn", found) == "1,500"
     nobody = {"0": {"first_found": None}}
     found = Evidence({"a/dqn": Result(tmp_path / "a.json", {"experiment": "a/dqn", "final": nobody})})
     assert number("finals first_found count a/dqn", found) == "0 of 1"

@@ -50,6 +50,8 @@ def reproduce(args: argparse.Namespace) -> int:
     if args.experiment in FIGURES:
         cells = FIGURES[args.experiment].cells
         chosen = [cell for cell in cells if cell in confirm.CELLS] if args.confirm else cells
+        if not chosen:
+            raise UserError(f"{args.experiment} has pictures only, and nothing to confirm by other seeds")
         return _sweep([task_of(cell, results_folder(cell, root)) for cell in chosen], args, root)
     if args.experiment not in {*EXPERIMENTS, *DRAWN, "dreem"}:
         raise UserError(f"unknown experiment {args.experiment!r}; `e3rl reproduce` lists them")
@@ -163,9 +165,8 @@ def _sweep(tasks: list["Task"], args: argparse.Namespace, root: Path | None = No
     took = time.perf_counter() - began
     if outcomes:
         say(f"{args.experiment}: {len(outcomes)} cell{'s' * (len(outcomes) > 1)} in {duration(took)}")
-    if root is not None and len(left) == len(
-        tasks
-    ):  # others would take the place of what a whole one has said
+    is_whole = len(left) == len(tasks) and not (failed or args.seeds)
+    if root is not None and is_whole:  # another would take the place of what a whole one has said
         write_sweep(root, args.experiment, _command(args), outcomes, took)
     if args.json:
         print(json.dumps({"cells": len(tasks), "done_before": len(tasks) - len(left), "failed": failed}))

@@ -104,7 +104,9 @@ class Drawn(NamedTuple):
 
 DRAWN = {
     "environments": Drawn(
-        environments, (f"{figure1.COMBINED}.png",), "Pictures of the environments (Figure 1)"
+        environments,
+        (f"{figure1.COMBINED}.png", "environments.json"),
+        "Pictures of the environments (Figure 1)",
     ),
     "ellipsoids": Drawn(
         ellipsoids, ("ellipsoids.png", "ellipsoid.json"), "DREEM's ellipsoids of Lemma 3, drawn (Figure 3)"

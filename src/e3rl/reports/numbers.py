@@ -138,7 +138,7 @@ def finals(evidence: Evidence, what: str, which: str, *experiments: str) -> str:
     if which == "count":
         return f"{len(told)} of {len(values)}"
     if which == "seeds":
-        return listed([signed(float(value)) for value in told])
+        return listed([signed(value) if isinstance(value, float) else f"{value:,}" for value in told])
     return {
         "first": f"{min(told):,}",
         "last": f"{max(told):,}",

@@ -34,8 +34,13 @@ def dqn_solves(evidence: Evidence) -> list[Finding]:
     waited = evidence.to_bar("baselines-mountaincar/dqn-long", "baselines-mountaincar/dqn")
     if waited is None:
         return [missing("DQN")]
-    about = DQN_EPISODES / 2 <= waited.median.value <= 2 * DQN_EPISODES
-    return [Finding(f"DQN: {waited} episodes", waited.share.is_most and about)]
+    most = 2 * DQN_EPISODES
+    about = DQN_EPISODES / 2 <= waited.median.value <= most
+    # Who gave up before may have got there in time.
+    enough = about or not math.isinf(waited.median.value) or min(waited.gave_up) >= most
+    return [
+        Finding(f"DQN: {waited} episodes", waited.share.is_most and about if enough else None, run=enough)
+    ]
 
 
 def neural_solves(evidence: Evidence, settings: str, task: str, within: int | None) -> list[Finding]:
@@ -117,8 +122,9 @@ def gain_is_smaller(evidence: Evidence, settings: str) -> list[Finding]:
 
 
 def _median_within(waited: Waiting) -> Bounds:
-    """Two seeds between which the median lies with a chance of 95%: of few seeds the first and the last, of twenty the
-    sixth and the fifteenth. Runs that gave up would have taken longer than they were."""
+    """Two seeds between which the median lies with a chance of 94% or more: of five the first and the last, of twenty
+    the sixth and the fifteenth. Kaplan and Meier's band has no upper end with so few. Runs that gave up would have
+    taken longer than they were."""
     least = sorted([*waited.happened, *waited.gave_up])
     most = sorted([*map(float, waited.happened), *[math.inf] * len(waited.gave_up)])
     tail = max(1, int(stats.binom.ppf((1 - LEVEL) / 2, len(most), 0.5)))
@@ -165,9 +171,19 @@ def rnd_is_quicker_on_acrobot(evidence: Evidence) -> list[Finding]:
 def _quicker(what: str, acrobot: Waiting | None, car: Waiting | None) -> Finding:
     if acrobot is None or car is None:
         return missing("PPO+RND")
-    here, there = acrobot.median.value, car.median.value
-    unknown = math.isinf(here) and max(acrobot.gave_up) < there
-    return Finding(f"{what}: Acrobot {acrobot}; MountainCar {car}", None if unknown else here < there)
+    here, there = ((one.median.value, min(one.gave_up, default=0)) for one in (acrobot, car))
+    sooner = _is_less(here, there)
+    return Finding(f"{what}: Acrobot {acrobot}; MountainCar {car}", sooner)
+
+
+def _is_less(ours: tuple[float, int], theirs: tuple[float, int]) -> bool | None:
+    """Of medians, each with how long was waited at least: one that was not met lies beyond that."""
+    (here, waited), (there, others_waited) = ours, theirs
+    if math.isinf(here):
+        return False if waited >= there else None
+    if math.isinf(there):
+        return True if here < others_waited else None
+    return here < there
 
 
 def noise_does_not_help(evidence: Evidence, task: str) -> list[Finding]:
@@ -221,29 +237,29 @@ def small_ensembles_explore(evidence: Evidence, settings: str) -> list[Finding]:
             config = stored_config(result.about["config"])
         except (KeyError, TypeError, UserError) as error:
             raise UserError(f"{result.path} is damaged: config: {error}") from error
-        members, share = config.fit.members, _explored(evidence, experiment, config.explore.per_epoch)
-        found.append(
-            Finding(f"{experiment}, {members} members: {share}", 4 <= members <= 8 and share.is_most)
-        )
+        told, explored = _explored(evidence, experiment, config.explore.per_epoch)
+        members = config.fit.members
+        few = 4 <= members <= 8
+        found.append(Finding(f"{experiment}, {members} members: {told}", explored if few else False))
     return found
 
 
-def _explored(evidence: Evidence, experiment: str, per_epoch: int) -> Share:
-    """Of a lock the seeds, with each reward, that met the large one; elsewhere those that reached the goal more often
-    than in the first epoch, which is uniform play."""
+def _explored(evidence: Evidence, experiment: str, per_epoch: int) -> tuple[str, bool | None]:
+    """Of a lock the seeds, with each reward, that met the large one; elsewhere whether episodes reached the goal more
+    often than those of the first epoch, which are uniform play, than chance explains."""
     rows = evidence.rows(experiment) or []
-    if "first_paid" in rows[0]:
-        return Share(sum(row["first_paid"] != "" for row in rows), len(rows))
-    if "paid_episodes" in rows[0]:
-        most = max(int(row["ratio"]) for row in rows)
-        paid = [int(row["paid_episodes"]) > 0 for row in rows if int(row["ratio"]) == most]
-        return Share(sum(paid), len(paid))
-    by_seed: dict[str, tuple[list[bool], list[bool]]] = {}
+    if "phase" not in rows[0]:
+        paid = [row.get("first_paid", "") != "" or int(row.get("paid_episodes") or 0) > 0 for row in rows]
+        last = max(int(row.get("ratio") or 0) for row in rows)
+        most = [there for row, there in zip(rows, paid, strict=True) if int(row.get("ratio") or 0) == last]
+        share = Share(sum(most), len(most))
+        return f"{share} met the reward", share.is_most
+    reached: dict[bool, list[bool]] = {False: [], True: []}
     for row in (row for row in rows if row["phase"] == "explore"):
-        parts = by_seed.setdefault(row["seed"], ([], []))
-        parts[int(row["episode"]) > per_epoch].append(row["reached"] == "True")
-    more = [bool(np.mean(later) > np.mean(uniform)) for uniform, later in by_seed.values()]
-    return Share(sum(more), len(more))
+        reached[int(row["episode"]) > per_epoch].append(row["reached"] == "True")
+    planned, uniform = (Share(sum(own), len(own)) for own in (reached[True], reached[False]))
+    more, chance = more_of(planned, uniform)
+    return f"goal in {planned} episodes, in {uniform} of uniform play (Fisher's P = {chance:.2f})", more
 
 
 ENSEMBLES = {
@@ -256,8 +272,9 @@ CLAIMS = [
     *(
         Claim(
             "ensemble/small", "4.4", "Ensembles of 4 to 8 models explore successfully.",
-            "with 4 to 8 members most seeds meet the reward of a lock while exploring, and the goal of mazes and of "
-            "MountainCar more often than by uniform play",
+            "with 4 to 8 members most seeds meet the reward of a lock while exploring, and episodes reach the goal of "
+            "10 × 10 mazes and of MountainCar more often than uniform play (Fisher's exact test, P < 0.05), which nearly "
+            "always does at 5 × 5",
             partial(small_ensembles_explore, settings=whose), whose,
         )
         for whose in ENSEMBLES

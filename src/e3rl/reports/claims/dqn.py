@@ -39,7 +39,7 @@ def greedy_explores_better(evidence: Evidence, settings: str) -> list[Finding]:
     told = f"H=10 to 20: {met} seed{'s' * (met != 1)} met the reward in {watched:,} episodes before, "
     told += f"uniform play would {expected:.1f}"
     better = True if surprise < UNLIKELY else False if fewer < UNLIKELY else None
-    return [Finding(f"{told} (P = {surprise:.2f})", better)]
+    return [Finding(f"{told} (P of as many {surprise:.2f}, of as few {fewer:.2f})", better)]
 
 
 def optimism_matters(evidence: Evidence) -> list[Finding]:

@@ -25,7 +25,8 @@ what the data under `results/` say about it. A verdict is computed and never typ
 it, *differs* that they do not, *not tested* that there are none, or too few. `e3rl reproduce claims` makes this table
 again, `--json` with the rules and the experiments behind it; [how numbers are summed up](statistics.md) explains the
 intervals, which are 95% ones. The paper's sentences are given in our words. Seeds are the paper's, 0 to 4 (mazes 0 to
-2); where everything that an entry asks for was run with confirmatory seeds, those decide, and the entry says so.
+2); where all parts of an entry were run with confirmatory seeds, those decide, and the entry says so. What asks for the
+largest of several budgets takes a smaller one where that has confirmatory seeds alone.
 """
 
 
@@ -40,8 +41,7 @@ def judged(results: Path) -> list[Judged]:
 
 
 def _decided(first: Judged, confirmed: Judged) -> Judged:
-    undecided = confirmed.verdict is Verdict.NOT_TESTED and not confirmed.whole
-    if undecided or not confirmed.cells:
+    if not (confirmed.cells and confirmed.whole):
         return first
     before = f"the paper's seeds: {first.measured} ({first.verdict.value})"
     return confirmed._replace(measured=f"confirmatory seeds: {confirmed.measured}. Beside them {before}")

@@ -24,7 +24,7 @@ def missing(folder: Path, named: Mapping[str, Result], whole: bool) -> str:
     families = {family_of(name) for name in named}
     expected = [name for name in (*EXPERIMENTS, *DRAWN) if family_of(name) in families]
     if whole:
-        expected = list(dict.fromkeys((*FIGURES["paper"].cells, *expected)))
+        expected = list(dict.fromkeys((*FIGURES["all"].cells, *expected)))
     absent = [name for name in expected if name not in failed and not _is_there(name, folder, named)]
     begun = sorted(path.name for path in folder.rglob(f"{UNFINISHED}/*") if path.is_dir())
     parts = ["<h3>Failed</h3>", _failures(failed.values())] if failed else []
