@@ -273,8 +273,8 @@ CLAIMS = [
         Claim(
             "ensemble/small", "4.4", "Ensembles of 4 to 8 models explore successfully.",
             "with 4 to 8 members most seeds meet the reward of a lock while exploring, and episodes reach the goal of "
-            "10 × 10 mazes and of MountainCar more often than uniform play, which nearly always does at 5 × 5 (Fisher's "
-            "exact test, P < 0.05)",
+            "10 × 10 mazes and of MountainCar more often than uniform play (Fisher's exact test, P < 0.05), "
+            "which nearly always does at 5 × 5",
             partial(small_ensembles_explore, settings=whose), whose,
         )
         for whose in ENSEMBLES
