@@ -85,7 +85,9 @@ def test_where_they_are_not_there_the_page_says_what_makes_them(tmp_path):
     text = page(tmp_path)
     assert 'id="figure-1"' in text
     assert "commit and machine were not written down" in text
-    assert "<code>e3rl reproduce environments</code>" not in text.partition('id="missing"')[2]
+    assert "<code>e3rl reproduce environments</code>" in text.partition('id="missing"')[2]
+    save(tmp_path / "anywhere" / "environments.json", command="e3rl reproduce environments")
+    assert "<code>e3rl reproduce environments</code>" not in page(tmp_path).partition('id="missing"')[2]
 
 
 def test_environments_say_how_they_were_drawn(tmp_path, monkeypatch):
