@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from e3rl.reports.statistics.comparisons import (
     improvement,
@@ -35,6 +36,9 @@ THEIRS = np.array(
 def test_the_numbers_of_rliable():
     assert interquartile_mean(list(OURS.T)) == pytest.approx(0.5588888888888888)
     assert interquartile_mean(list(THEIRS.T)) == pytest.approx(0.25727272727272726)
+    for count in range(1, 30):
+        scores = np.random.default_rng(count).normal(size=count)
+        assert interquartile_mean([scores]) == pytest.approx(stats.trim_mean(scores, 0.25))
     assert probability_of_improvement(list(OURS.T), list(THEIRS.T)) == pytest.approx(0.8142857142857144)
     profile = performance_profile(list(OURS.T), [0.0, 0.25, 0.5, 0.6, 1.0])
     assert profile == pytest.approx([1.0, 1.0, 0.6, 0.4666666666666667, 0.0])
