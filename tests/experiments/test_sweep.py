@@ -249,3 +249,14 @@ def test_a_figure_of_which_a_part_is_done_leaves_what_the_whole_one_took(monkeyp
     assert cli.main(["reproduce", "figure-1", "--confirm", "--out", str(tmp_path / "other")]) == 2
     assert "pictures only" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
+
+
+def test_what_was_typed_is_told_but_for_folders():
+    words = "reproduce figure-2c --workers 3 --confirm --out there"
+    assert reproduction._command(cli.parser().parse_args(words.split())) == (
+        "e3rl reproduce figure-2c --confirm --workers 3"
+    )
+    words = "reproduce paper --scale smoke --again --on ray --address auto"
+    assert reproduction._command(cli.parser().parse_args(words.split())) == (
+        "e3rl reproduce paper --scale smoke --again --on ray"
+    )

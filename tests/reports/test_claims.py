@@ -174,7 +174,7 @@ def test_ensembles_explore_where_the_goal_is_met_more_often_than_by_chance(tmp_p
         ]
 
     def lock(*first_paid):
-        return [{"first_paid": at, "seed": seed} for seed, at in enumerate(first_paid)]
+        return [{"reward": "standard", "first_paid": at, "seed": seed} for seed, at in enumerate(first_paid)]
 
     def judge_them(maze, paid):
         for name in ("maze/10-e3rl", "mountaincar/e3rl"):

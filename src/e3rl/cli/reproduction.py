@@ -176,13 +176,13 @@ def _sweep(tasks: list["Task"], args: argparse.Namespace, root: Path | None = No
 
 
 def _command(args: argparse.Namespace) -> str:
-    """What was typed, as far as it says what is run and where."""
-    words = ["e3rl reproduce", args.experiment]
+    """What was typed, as far as others can repeat it."""
+    from e3rl.experiments.provenance import reproduce_command
+
+    words = [reproduce_command(args.experiment, smoke=args.scale == "smoke")]
     words += [f"--{name}" for name in ("again", "confirm") if getattr(args, name)]
-    given = {name: getattr(args, name) for name in ("seeds", "workers", "on")} | {
-        "scale": args.scale if args.scale != "paper" else None
-    }
-    return " ".join([*words, *(f"--{name} {value}" for name, value in given.items() if value)])
+    words += [f"--{name} {value}" for name in ("workers", "on") if (value := getattr(args, name))]
+    return " ".join(words)
 
 
 def _swept(tasks: list["Task"], args: argparse.Namespace) -> list["Outcome"]:

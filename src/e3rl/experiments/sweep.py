@@ -163,7 +163,7 @@ def failures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def write_sweep(root: Path, figure: str, command: str, outcomes: Sequence[Outcome], seconds: float) -> None:
     """How long the cells of a figure took, each and all in all, where one command has run all of them."""
-    cells = {one.cell: {"seconds": round(one.seconds, 1), "error": one.error} for one in outcomes}
+    cells = {one.cell: {"seconds": round(one.seconds, 1)} for one in outcomes}
     path = root / "sweeps" / f"{figure}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     told = {"config": {"figure": figure}, "seconds": round(seconds, 1), "cells": cells}

@@ -249,10 +249,10 @@ def _explored(evidence: Evidence, experiment: str, per_epoch: int) -> tuple[str,
     often than those of the first epoch, which are uniform play, than chance explains."""
     rows = evidence.rows(experiment) or []
     if "phase" not in rows[0]:
-        paid = [row.get("first_paid", "") != "" or int(row.get("paid_episodes") or 0) > 0 for row in rows]
-        last = max(int(row.get("ratio") or 0) for row in rows)
-        most = [there for row, there in zip(rows, paid, strict=True) if int(row.get("ratio") or 0) == last]
-        share = Share(sum(most), len(most))
+        column, never = ("first_paid", "") if "first_paid" in rows[0] else ("paid_episodes", "0")
+        every = {(row["reward"], row["seed"]) for row in rows}
+        met = {(row["reward"], row["seed"]) for row in rows if row[column] != never}
+        share = Share(len(met), len(every))
         return f"{share} met the reward", share.is_most
     reached: dict[bool, list[bool]] = {False: [], True: []}
     for row in (row for row in rows if row["phase"] == "explore"):

@@ -61,12 +61,9 @@ def _took(evidence: Evidence, figure: str, whose: str) -> str:
     if result is None:
         return ""
     about = result.about
-    cells = about["cells"]
-    failed = sum(one["error"] is not None for one in cells.values())
-    rest = [f"{failed} failed"] * (failed > 0)
-    which = f"{len(cells)} cell{'s' * (len(cells) != 1)}"
-    which = f"all {which}" if len(cells) > 1 and not failed else which
-    words = "; ".join([f"{whose}{which} took {duration(about['seconds'])} on {made_by(about)}", *rest])
+    count = len(about["cells"])
+    which = f"all {count} cells" if count > 1 else "its cell"
+    words = f"{whose}{which} took {duration(about['seconds'])} on {made_by(about)}"
     return (
         f'<p class="soft">{escape(words[0].upper() + words[1:])}: <code>{escape(about["command"])}</code></p>'
     )

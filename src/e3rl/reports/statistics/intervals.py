@@ -79,7 +79,7 @@ def mean_within(values: Sequence[float], least: float = -math.inf, most: float =
 
 def interquartile_mean(scores: Scores) -> float:
     """The mean of the middle half of all runs, whichever task they belong to. SciPy's `trim_mean` mostly looks at its
-    arguments, which in a bootstrap is half a minute a page."""
+    arguments, which a bootstrap has too many of."""
     every = np.sort(np.concatenate(scores))
     cut = len(every) // 4
     return float(np.mean(every[cut : len(every) - cut]))
