@@ -90,6 +90,12 @@ def test_where_they_are_not_there_the_page_says_what_makes_them(tmp_path):
     assert "<code>e3rl reproduce environments</code>" not in page(tmp_path).partition('id="missing"')[2]
 
 
+def test_only_what_is_unfinished_below_the_folder_is_left_out(tmp_path):
+    paint(tmp_path / "unfinished" / "environments.png")
+    assert 'id="figure-1"' not in plates(tmp_path, Evidence.under(tmp_path))
+    assert 'id="figure-1"' in plates(tmp_path / "unfinished", Evidence.under(tmp_path))
+
+
 def test_environments_say_how_they_were_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(figure1, "draw_panels", lambda folder, seed: [paint(folder / "environments.png")])
     drawn.environments("environments", tmp_path / "figures" / "figure1", [].append)

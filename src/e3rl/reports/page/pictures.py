@@ -163,7 +163,7 @@ def plates(folder: Path, evidence: Evidence) -> str:
 
 def found(folder: Path, name: str) -> Path | None:
     """A file by its name, the less deep first."""
-    paths = (path for path in folder.rglob(name) if UNFINISHED not in path.parts)
+    paths = (path for path in folder.rglob(name) if UNFINISHED not in path.relative_to(folder).parts)
     return min(paths, key=lambda path: (len(path.parts), path), default=None)
 
 
